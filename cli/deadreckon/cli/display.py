@@ -1,0 +1,222 @@
+"""What the command prints: progress while it works, tables of verdicts, stories of counterexamples."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterable
+
+import attrs
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from deadreckon.models.explorer import Progress
+
+from .checking import Bound, Defect, Explored, Failed, Finding, Proved, Searched, Task
+from .traces import Story
+from .verdicts import Failure, MachineReport, RuleReport
+
+HEARTBEAT_SECONDS = 5.0
+LOG_COLUMNS = 140
+"""Width where nobody says how wide the output is: a file, or the log of a CI job."""
+
+STYLES = {
+    "holds": "green",
+    "proved": "green",
+    "refuted": "green",
+    "violated": "bold red",
+    "survives": "bold red",
+    "unknown": "yellow",
+}
+
+
+def console(stderr: bool = False) -> Console:
+    """Where to print. Colours only on a terminal, and never under NO_COLOR; no markup, since fields have brackets."""
+    stream = sys.stderr if stderr else sys.stdout
+    width = None if stream.isatty() or "COLUMNS" in os.environ else LOG_COLUMNS
+    return Console(file=stream, width=width, markup=False, highlight=False, emoji=False)
+
+
+def verdict(word: str | None, note: str = "") -> Text:
+    """A verdict in its colour, with a note; a dash where there is none."""
+    if word is None:
+        return Text("-", style="dim")
+    return Text(word, style=STYLES.get(word, "")) + Text(f" {note}" if note else "", style="dim")
+
+
+@attrs.define
+class _Running:
+    started: float
+    progress: Progress | str | None = None
+
+
+class Display:
+    """Progress: a live table on a terminal, plain lines and a heartbeat elsewhere."""
+
+    def __init__(self, out: Console, total: int) -> None:
+        self.out = out
+        self.total = total
+        self.done = 0
+        self.begun = self.next_beat = time.monotonic()
+        self.running: dict[Task, _Running] = {}
+        self.live = Live(console=out, auto_refresh=False, transient=True) if out.is_terminal else None
+
+    def __enter__(self) -> Display:
+        if self.live is not None:
+            self.live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.live is not None:
+            self.live.stop()
+
+    def started(self, task: Task) -> None:
+        """A worker took *task* up."""
+        self.running[task] = _Running(time.monotonic())
+        if self.live is None:
+            self._line("started", task, "")
+
+    def progress(self, task: Task, progress: Progress | str) -> None:
+        """Where *task* stands."""
+        self.running[task].progress = progress
+
+    def finished(self, task: Task, finding: Finding) -> None:
+        """*task* is done."""
+        self.running.pop(task, None)
+        self.done += 1
+        self._line("finished", task, found(finding))
+
+    def beat(self) -> None:
+        """Draw what is happening, or say it every few seconds."""
+        if self.live is not None:
+            self.live.update(self._picture(), refresh=True)
+        elif time.monotonic() >= self.next_beat + HEARTBEAT_SECONDS:
+            self.next_beat = time.monotonic()
+            for task, running in self.running.items():
+                self._line("running", task, standing(running.progress) or "working")
+
+    def _line(self, what: str, task: Task, text: str) -> None:
+        seconds = time.monotonic() - self.begun
+        line = f"[{seconds:6.1f} s] {self.done:3}/{self.total} {what:8} {task.title}" + (f": {text}" if text else "")
+        self.out.print(line, soft_wrap=True)
+        self.out.file.flush()
+
+    def _picture(self) -> RenderableType:
+        table = Table(box=None, padding=(0, 1), pad_edge=False, show_header=False)
+        for task, running in self.running.items():
+            seconds = f"{time.monotonic() - running.started:5.1f} s"
+            table.add_row(Text("*", style="cyan"), task.title, Text(seconds, style="dim"), standing(running.progress))
+        seconds = time.monotonic() - self.begun
+        return Group(Text(f"{self.done} of {self.total} tasks done after {seconds:.0f} s", style="bold"), table)
+
+
+def standing(progress: Progress | str | None) -> str:
+    """Where a task stands, in words."""
+    if not isinstance(progress, Progress):
+        return progress or ""
+    rate = progress.states / progress.seconds if progress.seconds > 0 else 0
+    return (
+        f"{progress.states:,} states, {rate:,.0f} states/s, {progress.edges:,} edges, frontier {progress.frontier:,}, "
+        f"depth {progress.depth}, {progress.megabytes} MB"
+    )
+
+
+def found(finding: Finding) -> str:
+    """What a task found, in a few words."""
+    match finding:
+        case Explored():
+            bad = sorted(finding.stories)
+            shape = f"{finding.states:,} states, {finding.edges:,} edges, depth {finding.depth}"
+            whole = "" if finding.complete else f", incomplete ({finding.stopped})"
+            return shape + whole + (f", violated: {', '.join(bad)}" if bad else "")
+        case Searched():
+            return counted(one.verdict for one in finding.rules.values())
+        case Proved():
+            return counted(one.verdict for one in finding.rules.values())
+        case Defect():
+            return f"{finding.verdict}" + (f" in {finding.steps} steps, rule {finding.rule}" if finding.story else "")
+        case Failed():
+            return f"failed: {finding.why}"
+
+
+def counted(words: Iterable[str]) -> str:
+    """``18 holds, 1 unknown``."""
+    words = list(words)
+    return ", ".join(f"{words.count(word)} {word}" for word in dict.fromkeys(words)) or "nothing to do"
+
+
+def rules_table(report: MachineReport) -> Table:
+    """One line for each rule, one column for each engine."""
+    states = sum(scope.states for scope in report.scopes)
+    edges = sum(scope.edges for scope in report.scopes)
+    size = f", {states:,} states, {edges:,} edges in {len(report.scopes)} scopes" if report.scopes else ""
+    table = Table(title=f"{report.machine.name}: rules{size}", title_justify="left")
+    for name in ("rule", "kind"):
+        table.add_column(name, no_wrap=True)
+    table.add_column("sentence", ratio=1)
+    for name in ("explored", "bounded", "proved"):
+        table.add_column(name)
+    for one in report.rules:
+        kind = f"{one.rule.kind.value}{' (lemma)' if one.rule.lemma else ''}"
+        table.add_row(
+            one.rule.id, kind, short(one.rule.sentence), verdict(one.explored), _bounded(one.bounded), _proved(one)
+        )
+    return table
+
+
+def _bounded(bound: Bound | None) -> Text:
+    return verdict(None) if bound is None else verdict(bound.verdict, f"to depth {bound.depth}")
+
+
+def _proved(one: RuleReport) -> Text:
+    if one.proved is None:
+        return verdict(None)
+    how = ", ".join(filter(None, (one.proved.method, " + ".join(one.proved.solvers))))
+    return verdict(one.proved.verdict, f"({how})" if how else "")
+
+
+def short(sentence: str, limit: int = 72) -> str:
+    """*sentence*, cut at a word."""
+    if len(sentence) <= limit:
+        return sentence
+    return sentence[: limit - 3].rpartition(" ")[0].rstrip(",;:") + "..."
+
+
+def defects_table(report: MachineReport) -> Table:
+    """One line for each known-bad variant."""
+    table = Table(title=f"{report.machine.name}: known-bad variants", title_justify="left")
+    for name in ("variant", "rule", "verdict"):
+        table.add_column(name, no_wrap=True)
+    table.add_column("steps", justify="right")
+    table.add_column("what it changes", ratio=1)
+    sentences = {variant.name: variant.sentence for variant in report.machine.variants}
+    for defect in report.defects:
+        steps = str(defect.steps) if defect.story else "-"
+        table.add_row(defect.name, defect.rule, verdict(defect.verdict), steps, short(sentences[defect.name]))
+    return table
+
+
+def story_table(story: Story, title: str) -> Group:
+    """A counterexample: numbered steps in words, what each changed, and what really happened beside it."""
+    table = Table(title=title, title_justify="left", show_lines=True)
+    table.add_column("step", justify="right")
+    table.add_column("action", ratio=2)
+    table.add_column("changed", ratio=2)
+    if any(change.ghost for row in story.rows for change in row.changes):
+        table.add_column("what really happened", style="magenta", ratio=1)
+    for row in story.rows:
+        action = Text(row.action, style="bold") + Text(f"\n{row.meaning}" if row.meaning else "", style="dim")
+        cells: list[RenderableType] = [str(row.number), action, "\n".join(row.told(ghost=False))]
+        if len(table.columns) == 4:
+            cells.append("\n".join(row.told(ghost=True)))
+        table.add_row(*cells)
+    where = Text(f"scope {story.scope}" + (f": {story.policy}" if story.policy else ""), style="dim")
+    return Group(where, table, *([Text(story.ending, style="bold")] if story.ending else []))
+
+
+def failure_line(failure: Failure) -> Text:
+    """A failing line."""
+    return Text(str(failure), style=STYLES[failure.verdict])

@@ -1,0 +1,1 @@
+"""Engines that explore and drive machines."""

@@ -1,0 +1,218 @@
+"""Lower a relation to Python: straight-line code over flat tuples, for one concrete policy."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import product
+from typing import cast
+
+import attrs
+
+from deadreckon.spec import Refused
+
+from . import expr as ir
+from .expr import Expr, Op
+from .layout import Field, Flat
+from .relation import Command, Relation
+
+
+@attrs.frozen(eq=False)
+class Instance:
+    """A command under one choice of all its inputs: what exploration tries."""
+
+    index: int
+    action: str
+    inputs: Mapping[str, int]
+    fields: Mapping[str, Field]
+    command: Command
+    guard: Expr
+    updates: tuple[Expr, ...]
+
+    @property
+    def name(self) -> str:
+        """The action with its inputs, as a person writes it."""
+        inputs = ", ".join(f"{name}={self.words(name)}" for name in self.inputs)
+        return f"{self.action}({inputs})"
+
+    def words(self, name: str) -> str:
+        """The value of an input in words."""
+        field = self.fields.get(name)
+        return field.words(self.inputs[name]) if field else str(self.inputs[name])
+
+
+@attrs.frozen(eq=False)
+class Compiled:
+    """Functions over flat states.
+
+    ``successors`` gives the index of each enabled instance and the state after it; ``claims[id]`` judges a state,
+    ``steps[id][instance]`` a step from the state before it (constants where the rule does not apply).
+    """
+
+    instances: tuple[Instance, ...]
+    initial: tuple[Flat, ...]
+    successors: Callable[[Flat], list[tuple[int, Flat]]]
+    claims: Mapping[str, Callable[[Flat], bool]]
+    steps: Mapping[str, Mapping[int, Callable[[Flat], bool]]]
+    triggers: Mapping[str, Callable[[Flat], bool]]
+
+
+def compile_relation(relation: Relation, policy: object) -> Compiled:
+    """Compile *relation* under *policy*."""
+    values = relation.policy_layout.flatten(policy) if policy is not None else ()
+    bindings = {
+        leaf: ir.const(bool(value)) if field.type is bool else ir.const(value)
+        for leaf, value, field in zip(relation.policy, values, relation.policy_layout.fields, strict=True)
+    }
+    instances = tuple(_instances(relation, bindings))
+    initial = (ir.substitute(leaves, bindings) for leaves in relation.initial)
+
+    def over_state(claim: Expr) -> Callable[[Flat], bool]:
+        return _function(relation.state, *ir.substitute((claim,), bindings))
+
+    return Compiled(
+        instances,
+        tuple(tuple(int(leaf.value) for leaf in leaves) for leaves in initial),
+        _successors(relation.state, instances),
+        {id: over_state(claim) for id, claim in relation.claims.items()},
+        {id: _step_functions(relation, claims, instances, bindings) for id, claims in relation.steps.items()},
+        {id: over_state(claim) for id, claim in relation.triggers.items()},
+    )
+
+
+def _instances(relation: Relation, bindings: Mapping[Expr, Expr]) -> Iterator[Instance]:
+    index = 0
+    for command in relation.commands:
+        for values in product(*(one.explore for one in command.inputs)):
+            chosen = {
+                one.variable: ir.const(bool(value)) if one.field.type is bool else ir.const(value)
+                for one, value in zip(command.inputs, values, strict=True)
+            }
+            guard, *updates = ir.substitute((command.guard, *command.updates), {**bindings, **chosen})
+            inputs = {**command.fixed, **{one.name: value for one, value in zip(command.inputs, values, strict=True)}}
+            fields = {one.name: one.field for one in command.inputs}
+            yield Instance(index, command.action, inputs, fields, command, guard, tuple(updates))
+            index += 1
+
+
+def _step_functions(
+    relation: Relation, claims: tuple[Expr, ...], instances: tuple[Instance, ...], bindings: Mapping[Expr, Expr]
+) -> dict[int, Callable[[Flat], bool]]:
+    by_command = dict(zip(map(id, relation.commands), claims, strict=True))
+    functions = {}
+    for instance in instances:
+        chosen = {
+            one.variable: ir.const(bool(instance.inputs[one.name])) if one.field.type is bool
+            else ir.const(instance.inputs[one.name])
+            for one in instance.command.inputs
+        }
+        (claim,) = ir.substitute((by_command[id(instance.command)],), {**bindings, **chosen})
+        functions[instance.index] = _function(relation.state, claim)
+    return functions
+
+
+# Code generation. Nodes used more than once become local variables, so the code is as large as the shared form.
+
+_INFIX = {Op.ADD: "+", Op.MUL: "*", Op.EQ: "==", Op.LT: "<", Op.LE: "<=", Op.AND: "and", Op.OR: "or"}
+
+
+class _Writer:
+    def __init__(self, state: tuple[Expr, ...]) -> None:
+        self.names = {leaf: f"s{index}" for index, leaf in enumerate(state)}
+        self.fresh = 0
+
+    def lines(self, roots: tuple[Expr, ...], indent: str) -> Iterator[str]:
+        """Assignments for the nodes that *roots* share; afterwards :meth:`text` of a root is short."""
+        uses = Counter(arg for node in ir.postorder(roots) for arg in node.args)
+        uses.update(roots)
+        for node in ir.postorder(roots):
+            if node.args and uses[node] > 1 and node not in self.names:
+                text = self.text(node)
+                self.names[node] = f"t{self.fresh}"
+                self.fresh += 1
+                yield f"{indent}{self.names[node]} = {text}"
+
+    def text(self, node: Expr) -> str:
+        """Python for *node*."""
+        if node in self.names:
+            return self.names[node]
+        if ir.is_const(node):
+            return str(node.value)
+        args = [self.text(arg) for arg in node.args]
+        if node.op is Op.ITE:
+            return f"({args[1]} if {args[0]} else {args[2]})"
+        if node.op is Op.NOT:
+            return f"(not {args[0]})"
+        if node.op is Op.NEG:
+            return f"(-{args[0]})"
+        return f"({f' {_INFIX[node.op]} '.join(args)})"
+
+
+def _unpack(state: tuple[Expr, ...]) -> str:
+    return f"    {', '.join(f's{index}' for index in range(len(state)))}, = s"
+
+
+def _function(state: tuple[Expr, ...], root: Expr) -> Callable[[Flat], bool]:
+    if ir.is_const(root):
+        constant = bool(root.value)
+        return lambda s: constant
+    writer = _Writer(state)
+    body = [*writer.lines((root,), "    "), f"    return {writer.text(root)}"]
+    return cast("Callable[[Flat], bool]", _define(["def f(s):", _unpack(state), *body]))
+
+
+def _successors(state: tuple[Expr, ...], instances: Iterable[Instance]) -> Callable[[Flat], list[tuple[int, Flat]]]:
+    lines = ["def f(s):", _unpack(state), "    out = []"]
+    guards = tuple(instance.guard for instance in instances)
+    writer = _Writer(state)
+    lines += writer.lines(guards, "    ")
+    shared = dict(writer.names)
+    for instance in instances:
+        writer.names = dict(shared)
+        lines.append(f"    if {writer.text(instance.guard)}:")
+        lines += writer.lines(instance.updates, "        ")
+        after = ", ".join(writer.text(update) for update in instance.updates)
+        lines.append(f"        out.append(({instance.index}, ({after},)))")
+    lines.append("    return out")
+    return cast("Callable[[Flat], list[tuple[int, Flat]]]", _define(lines))
+
+
+def _define(lines: list[str]) -> object:
+    names: dict[str, object] = {}
+    exec("\n".join(lines), names)
+    return names["f"]
+
+
+class Reference:
+    """Runs the machine's own functions on flat states: what the compiled relation is compared with."""
+
+    def __init__(self, relation: Relation, policy: object) -> None:
+        self.machine = relation.machine
+        self.layout = relation.layout
+        self.policy = policy
+        self._actions = {
+            action.name: (action.function, self.machine.signature(action.function)) for action in self.machine.actions
+        }
+        observe = self.machine.observe
+        self._observer = None if observe is None else (observe, self.machine.signature(observe))
+
+    def step(self, instance: Instance, pair: tuple[object, object]) -> Flat | None:
+        """The flat state after *instance*, or None when it is refused."""
+        state, ghost = pair
+        function, signature = self._actions[instance.action]
+        try:
+            after = function(*signature.arguments(self.policy, (state,), None, self.inputs(instance)))
+        except Refused:
+            return None
+        if self._observer is None:
+            return self.layout.flatten((after, None))
+        observe, signature = self._observer
+        return self.layout.flatten((after, observe(*signature.arguments(self.policy, (state, after), ghost))))
+
+    @staticmethod
+    def inputs(instance: Instance) -> dict[str, object]:
+        """The inputs of *instance* as the function takes them: enum members and bools, not their positions."""
+        return {
+            name: value if name not in instance.fields else instance.fields[name].value(value)
+            for name, value in instance.inputs.items()
+        }

@@ -1,0 +1,379 @@
+"""How models drive an implementation, and how what it shows is compared with what the machine says.
+
+An implementation is whatever obeys :class:`Driver`: it is told actions by the machine's names for them, and shows the
+machine's state. Models import no implementation. :class:`MachineDriver` runs the machine's own functions, for machines
+that nobody has implemented yet.
+
+    AssertionError, CallerError
+    └── Failure                 base; carries a program that repeats the run
+        ├── Divergence          the implementation does not do what the machine says
+        └── RuleBroken          the machine itself breaks one of its rules
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from enum import Enum
+from types import FunctionType
+from typing import Protocol
+
+import attrs
+
+from deadreckon.spec import CallerError, Machine, Refused, Rule, Scope, SpecError
+from deadreckon.spec.machine import annotations
+
+from .compiled import Instance, compile_relation
+from .layout import Field, Flat, Layout, position
+from .relation import Relation, relation
+from .symmetry import Symmetry
+
+
+class Driver(Protocol):
+    """An implementation, as models see it. Every call returns only when what it asked for is done.
+
+    A driver may also have an attribute ``at_once``, the names of actions that the implementation takes by itself
+    wherever they are possible, before :meth:`do` returns (a store that syncs every write: ``("sync",)``). Walks then
+    take these on the machine's side alone.
+
+    Whatever a method raises beside :class:`~deadreckon.spec.Refused` ends the walk as a failure of the implementation,
+    but for :class:`~deadreckon.spec.EnvironmentFault`: that is nobody's divergence, and is passed on.
+    """
+
+    def reset(self, policy: object) -> None:
+        """Begin anew, in an initial state of the machine under *policy*; nothing of earlier runs is left.
+
+        Called before anything else, and again for every further run. *policy* is that of the scope that is walked: an
+        instance of the machine's policy class, or None if it has none.
+        """
+        ...
+
+    def do(self, action: str, /, **inputs: object) -> None:
+        """Take *action*, or let it happen (a crash, the passing of time), with these *inputs*.
+
+        Inputs are as the machine's transition functions take them: integers, bools and enum members.
+
+        Raises:
+            Refused: the implementation refuses. Nothing may have changed. ``rule`` is the id of the rule that it
+                refuses by; an implementation that knows no rule ids leaves it empty, and it is then not compared.
+        """
+        ...
+
+    def observe(self) -> object:
+        """The state now: an instance of the machine's state class, or a mapping.
+
+        A mapping gives the values of what can be observed, and only this is compared: dotted paths as in
+        ``durable.turn`` or ``phases[0]``, to integers, bools and enum members. Looking changes nothing.
+        """
+        ...
+
+    def close(self) -> None:
+        """Let go of everything. Called once, as the last; also after a failure, and without a :meth:`reset`."""
+        ...
+
+
+DriverMaker = Callable[[], Driver]
+
+
+def at_once(driver: Driver) -> tuple[str, ...]:
+    """The actions that the implementation takes by itself (see :class:`Driver`)."""
+    return tuple(getattr(driver, "at_once", ()))
+
+
+class Functions:
+    """The machine's own transition functions, called by name; annotations are read once."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._calls = {
+            action.name: (action.function, self._parts(machine, action.function, action.domains))
+            for action in machine.actions
+        }
+        self._machine = machine
+
+    @staticmethod
+    def _parts(machine: Machine, function: FunctionType, inputs: Iterable[str]) -> tuple[tuple[str, bool], ...]:
+        """For each argument: the name of an input or an empty name, and whether it is the policy."""
+        named = set(inputs)
+        return tuple(
+            (name if name in named else "", name not in named and hint is machine.policy)
+            for name, hint in annotations(function).items()
+            if name != "return"
+        )
+
+    def step(self, policy: object, state: object, action: str, inputs: Mapping[str, object]) -> object:
+        """The state after *action*.
+
+        Raises:
+            Refused: with event and state filled in.
+            SpecError: the machine has no such action.
+        """
+        if action not in self._calls:
+            self._machine.action(action)
+        function, parts = self._calls[action]
+        arguments = [inputs[name] if name else policy if is_policy else state for name, is_policy in parts]
+        try:
+            return function(*arguments)
+        except Refused as refusal:
+            refusal.event, refusal.state = action, state
+            raise
+
+
+class MachineDriver:
+    """Drives the machine itself: its functions are the implementation, and its state is all there is.
+
+    Args:
+        machine: the machine.
+        start: which of its initial states a run begins in.
+    """
+
+    def __init__(self, machine: Machine, *, start: int = 0) -> None:
+        self.machine = machine
+        self.policy: object = None
+        self.state: object = None
+        self._functions = Functions(machine)
+        self._initial = machine.initial[start]
+
+    def reset(self, policy: object) -> None:
+        """Begin in the initial state."""
+        self.policy = policy
+        self.state = self._initial(*(policy for name in annotations(self._initial) if name != "return"))
+
+    def do(self, action: str, /, **inputs: object) -> None:
+        """Run the transition function of this name."""
+        self.state = self._functions.step(self.policy, self.state, action, inputs)
+
+    def observe(self) -> object:
+        """The state."""
+        return self.state
+
+    def close(self) -> None:
+        """Nothing to let go of."""
+
+
+@attrs.frozen
+class Difference:
+    """A field in which implementation and machine differ, with both values in words."""
+
+    path: str
+    found: str
+    expected: str
+
+    def __str__(self) -> str:
+        return f"{self.path} is {self.found}, the machine says {self.expected}"
+
+
+class Failure(CallerError, AssertionError):
+    """A walk failed: ``step`` is where, ``program`` repeats it. Mend the implementation, or the machine."""
+
+    def __init__(self, what: str, *, step: str, program: str = "") -> None:
+        self.what = what
+        self.step = step
+        self.program = program
+        super().__init__(what)
+
+    def __str__(self) -> str:
+        return f"{self.what}\n\nTo repeat it:\n\n{self.program}" if self.program else self.what
+
+
+class Divergence(Failure):
+    """The implementation does not do what the machine says.
+
+    Attributes:
+        action: the action after which they differ; empty if they do so from the start.
+        inputs: its inputs.
+        rule: the rule by which the machine refuses it, if it does; else that by which the implementation does.
+        differences: the fields that differ, if it is the state.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        step: str,
+        action: str,
+        inputs: Mapping[str, object],
+        rule: str = "",
+        differences: tuple[Difference, ...] = (),
+        program: str = "",
+    ) -> None:
+        super().__init__(what, step=step, program=program)
+        self.action = action
+        self.inputs = inputs
+        self.rule = rule
+        self.differences = differences
+
+
+class RuleBroken(Failure):
+    """The machine itself breaks one of its ``always`` rules on this walk: the machine or the rule is wrong."""
+
+    def __init__(self, rule: Rule, *, step: str, program: str = "") -> None:
+        super().__init__(f"{rule.id} is broken by {step}: {rule.sentence}", step=step, program=program)
+        self.rule = rule.id
+
+
+class Ground:
+    """A machine under one scope, compiled for walking.
+
+    Args:
+        machine: the machine.
+        scope: its bounds and policy; the machine's first scope by default.
+        traced: its relation, if it is there already.
+    """
+
+    def __init__(self, machine: Machine, scope: Scope | None = None, *, traced: Relation | None = None) -> None:
+        self.machine = machine
+        self.scope = scope or machine.scopes[0]
+        self.relation = traced or relation(machine)
+        self.code = compile_relation(self.relation, self.scope.policy)
+        self.within = self.code.triggers[f"within:{self.scope.name}"]
+        self.functions = Functions(machine)
+        self.symmetry = Symmetry(machine, self.relation.layout)
+        shape = Layout(self.state(self.code.initial[0]))
+        self.fields = self.relation.layout.fields[: len(shape)]
+
+    @property
+    def instances(self) -> tuple[Instance, ...]:
+        """The actions with every choice of inputs, by their labels."""
+        return self.code.instances
+
+    def state(self, at: Flat) -> object:
+        """The machine's state, without the ghost."""
+        state, _ = self.relation.layout.rebuild(at)  # type: ignore[misc]  # a pair by the layout
+        return state
+
+    def inputs(self, label: int) -> dict[str, object]:
+        """The inputs of an instance, as transition functions take them."""
+        instance = self.instances[label]
+        return {name: self._input(instance.fields.get(name), value) for name, value in instance.inputs.items()}
+
+    @staticmethod
+    def _input(field: Field | None, value: int) -> object:
+        if field is None or field.type is int:
+            return value
+        return bool(value) if field.type is bool else tuple(field.type)[value]  # type: ignore[arg-type]  # an enum
+
+    def open(self, at: Flat) -> list[tuple[int, Flat]]:
+        """What is possible and stays within the scope: label, and state after it."""
+        return [(label, after) for label, after in self.code.successors(at) if self.within(after)]
+
+    def closed(self, at: Flat) -> list[int]:
+        """What the machine refuses."""
+        possible = {label for label, _ in self.code.successors(at)}
+        return [label for label in range(len(self.instances)) if label not in possible]
+
+    def refusal(self, at: Flat, label: int) -> Refused:
+        """Why the machine refuses an instance."""
+        try:
+            self.functions.step(self.scope.policy, self.state(at), self.instances[label].action, self.inputs(label))
+        except Refused as refusal:
+            return refusal
+        raise SpecError(
+            f"{self.instances[label].name} is possible, though its traced guard refuses it",
+            instead="run 'deadreckon check', which compares the two",
+        )
+
+    def differences(self, at: Flat, seen: object) -> tuple[Difference, ...]:
+        """Where what a driver shows differs from the state *at*.
+
+        Raises:
+            SpecError: the driver shows something that is no state and no mapping, or names an unknown field.
+        """
+        state = self.state(at)
+        if seen == state:
+            return ()
+        if isinstance(seen, self.machine.state):
+            shown: Mapping[str, object] = dict(leaves(seen))
+            missing = [field for field in self.fields if field.path not in shown]
+        elif isinstance(seen, Mapping):
+            shown, missing = seen, []
+            self._check_known(shown)
+        else:
+            raise SpecError(f"the driver observes {seen!r}", instead=f"a {self.machine.state.__name__}, or a mapping")
+        expected = dict(leaves(state))
+        return (
+            *(
+                Difference(path, words(value), words(expected.get(path)))
+                for path, value in shown.items()
+                if value != expected.get(path)
+            ),
+            *(Difference(field.path, "missing", words(expected[field.path])) for field in missing),
+        )
+
+    def _check_known(self, shown: Mapping[str, object]) -> None:
+        known = [field.path for field in self.fields]
+        for path in shown:
+            if path not in known:
+                raise SpecError(
+                    f"the driver observes {path!r}, which is no field of {self.machine.state.__name__}",
+                    instead=f"one of {', '.join(known)}",
+                )
+
+
+def words(leaf: object) -> str:
+    """A leaf of a state as a person writes it."""
+    if leaf is None:
+        return "absent"
+    if isinstance(leaf, Enum):
+        return Field("", type(leaf)).words(position(leaf))
+    return str(leaf).lower() if isinstance(leaf, bool) else str(leaf)
+
+
+def leaves(value: object, path: str = "") -> Iterator[tuple[str, object]]:
+    """The scalars of a state under their dotted paths."""
+    if isinstance(value, tuple):
+        for index, element in enumerate(value):
+            yield from leaves(element, f"{path}[{index}]")
+    elif attrs.has(type(value)):
+        for field in attrs.fields(type(value)):
+            yield from leaves(getattr(value, field.name), f"{path}.{field.name}" if path else field.name)
+    else:
+        yield path, value
+
+
+@attrs.frozen
+class Taken:
+    """One step of a walk: an instance, and whether the machine refuses it (then it was tried for the refusal)."""
+
+    label: int
+    refused_by: str | None = None
+
+
+REFUSALS = frozenset({"from contextlib import suppress", "from deadreckon.spec import Refused"})
+
+
+def program(
+    ground: Ground, taken: Sequence[Taken], made_by: DriverMaker | None, differences: Sequence[Difference]
+) -> str:
+    """Python that repeats the steps *taken* by a driver of *made_by*, and the *differences* that they led to."""
+    imports = set(REFUSALS)
+    name = getattr(made_by, "__qualname__", "<")
+    made = f"{name}()" if name.isidentifier() else "make_driver()  # what makes your driver"
+    policy = _source(ground.scope.policy, imports)
+    calls = []
+    for number, one in enumerate(taken, 1):
+        instance = ground.instances[one.label]
+        given = "".join(f", {key}={_source(value, imports)}" for key, value in ground.inputs(one.label).items())
+        call = f"driver.do({instance.action!r}{given})"
+        if one.refused_by is not None:
+            call = f"with suppress(Refused): {call}"
+        because = f", refused by {one.refused_by}" if one.refused_by else ""
+        calls.append(f"{call}  # {number}{because}")
+    if all(one.refused_by is None for one in taken):
+        imports -= REFUSALS
+    seen = [f"# {one}" for one in differences]
+    lines = (*sorted(imports), f"driver = {made}", f"driver.reset({policy})", *calls, "print(driver.observe())", *seen)
+    return "\n".join(lines)
+
+
+def _source(value: object, imports: set[str]) -> str:
+    """*value* as Python; what it needs is added to *imports*."""
+    cls = type(value)
+    if isinstance(value, Enum):
+        imports.add(f"from {cls.__module__} import {cls.__qualname__.partition('.')[0]}")
+        return f"{cls.__qualname__}.{value.name}"
+    if isinstance(value, tuple):
+        return f"({''.join(f'{_source(one, imports)}, ' for one in value)})"
+    if attrs.has(cls):
+        imports.add(f"from {cls.__module__} import {cls.__qualname__.partition('.')[0]}")
+        fields = (f"{one.alias}={_source(getattr(value, one.name), imports)}" for one in attrs.fields(cls) if one.init)
+        return f"{cls.__qualname__}({', '.join(fields)})"
+    return repr(value)

@@ -1,0 +1,253 @@
+"""The transition relation of a machine: guarded commands over one flat state, the form that every engine lowers."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping
+from enum import Enum
+from itertools import product
+from typing import cast
+
+import attrs
+
+from deadreckon.spec import Action, Among, Between, Domain, Function, Kind, Machine, Rule, SpecError
+from deadreckon.spec.machine import NO_INPUTS
+
+from . import expr as ir
+from .expr import Expr, Sort
+from .layout import Field, Layout, parts
+from .symbolic import Traced, lift, symbol
+from .tracing import Tracer, truth
+
+
+@attrs.frozen(eq=False)
+class Input:
+    """A symbolic input of a command, with the values it may take (``high`` None: no upper end)."""
+
+    name: str
+    variable: Expr
+    field: Field
+    low: int
+    high: int | None
+    explore: tuple[int, ...]
+
+    def within(self) -> Expr:
+        """The condition that the input is in its domain."""
+        if self.variable.sort is Sort.BOOL:
+            return ir.TRUE
+        below = ir.TRUE if self.high is None else ir.le(self.variable, ir.const(self.high))
+        return ir.and_(ir.le(ir.const(self.low), self.variable), below)
+
+
+@attrs.frozen(eq=False)
+class Command:
+    """One action under fixed finite inputs: where ``guard`` holds, every leaf takes its update at once."""
+
+    action: str
+    fixed: Mapping[str, int]
+    inputs: tuple[Input, ...]
+    guard: Expr
+    updates: tuple[Expr, ...]
+    refusals: tuple[tuple[Expr, str, str], ...]
+
+    @property
+    def name(self) -> str:
+        """Action and fixed inputs, for reports."""
+        fixed = ", ".join(f"{name}={value}" for name, value in self.fixed.items())
+        return f"{self.action}({fixed})" if fixed else self.action
+
+
+@attrs.frozen(eq=False)
+class Relation:
+    """A machine as expressions. ``policy`` and ``state`` are the variables; ghosts are the last leaves of the state."""
+
+    machine: Machine
+    policy_layout: Layout
+    layout: Layout
+    policy: tuple[Expr, ...]
+    state: tuple[Expr, ...]
+    policy_valid: Expr
+    initial: tuple[tuple[Expr, ...], ...]
+    commands: tuple[Command, ...]
+    claims: Mapping[str, Expr]
+    steps: Mapping[str, tuple[Expr, ...]]
+    triggers: Mapping[str, Expr]
+
+    def fingerprint(self) -> str:
+        """A digest of all that proofs depend on; it changes when the machine does."""
+        digest = hashlib.sha256()
+        names: dict[Expr, int] = {}
+        roots = (
+            self.policy_valid,
+            *(leaf for start in self.initial for leaf in start),
+            *(one for command in self.commands for one in (command.guard, *command.updates)),
+            *(bound.within() for command in self.commands for bound in command.inputs),
+            *(self.claims[id] for id in sorted(self.claims)),
+            *(step for id in sorted(self.steps) for step in self.steps[id]),
+        )
+        for node in ir.postorder(roots):
+            names[node] = len(names)
+            args = ",".join(str(names[arg]) for arg in node.args)
+            digest.update(f"{node.op.value}:{node.sort.value}:{node.value}:{args};".encode())
+        digest.update(",".join(str(names[root]) for root in roots).encode())
+        return digest.hexdigest()[:32]
+
+
+def relation(machine: Machine) -> Relation:
+    """Trace *machine* into its transition relation.
+
+    Raises:
+        SpecError: when a function can't be followed, or an action can never run.
+    """
+    return _Builder(machine).build()
+
+
+class _Builder:
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self.tracer = Tracer()
+        policy = machine.scopes[0].policy
+        start = machine.initial[0]
+        example = start(*machine.signature(start).arguments(policy, ()))
+        self.policy_layout = Layout(policy, "policy")
+        self.layout = Layout((example, machine.ghost() if machine.ghost else None))
+        self.layout.fields = tuple(
+            attrs.evolve(field, path=_readable(field.path)) for field in self.layout.fields
+        )
+        self.policy_leaves = tuple(ir.var(field.path, field.sort) for field in self.policy_layout.fields)
+        self.state_leaves = tuple(ir.var(field.path, field.sort) for field in self.layout.fields)
+        self.policy = self.policy_layout.rebuild(_symbols(self.policy_layout, self.policy_leaves))
+        self.state, self.ghost = self._rebuilt(self.state_leaves)
+
+    def build(self) -> Relation:
+        machine = self.machine
+        commands = tuple(
+            command for action in machine.actions for command in self._commands(action) if command.guard is not ir.FALSE
+        )
+        for action in machine.actions:
+            if all(command.action != action.name for command in commands):
+                raise SpecError(
+                    f"action {action.name} of machine {machine.name} can never run: its guards exclude each other",
+                    instead="mend the guards, or remove the action",
+                )
+        valid = ir.TRUE
+        if machine.policy_valid is not None:
+            valid = self._claim(machine.policy_valid)
+        state_rules = {rule.id: rule for rule in machine.rules if not self.is_step(rule)}
+        claims = {id: self._claim(rule.holds) for id, rule in state_rules.items()}
+        extra = {"terminal": machine.terminal, **{f"within:{one.name}": one.within for one in machine.scopes}}
+        triggers = {rule.id: self._claim(rule.when) for rule in machine.rules if rule.when is not None}
+        triggers |= {name: self._claim(function) for name, function in extra.items() if function is not None}
+        return Relation(
+            machine,
+            self.policy_layout,
+            self.layout,
+            self.policy_leaves,
+            self.state_leaves,
+            valid,
+            tuple(self._initial(start) for start in machine.initial),
+            commands,
+            claims,
+            {
+                rule.id: tuple(self._step_claim(rule, command) for command in commands)
+                for rule in machine.rules
+                if rule.id not in state_rules
+            },
+            triggers,
+        )
+
+    def is_step(self, rule: Rule) -> bool:
+        """Whether *rule* speaks of a state before and a state after."""
+        if rule.kind is Kind.EVENTUALLY:
+            return False
+        return bool(rule.on) or self.machine.signature(rule.holds).parts.count(self.machine.state) > 1
+
+    def _initial(self, function: Function) -> tuple[Expr, ...]:
+        traced = self.tracer.trace(function, self._arguments(function, ()))
+        return self._leaves(traced.value, self.machine.ghost() if self.machine.ghost else None)
+
+    def _arguments(
+        self, function: Function, states: Iterable[object], inputs: Mapping[str, object] = NO_INPUTS
+    ) -> tuple[object, ...]:
+        return tuple(self.machine.signature(function).arguments(self.policy, states, self.ghost, inputs))
+
+    def _rebuilt(self, leaves: tuple[Expr, ...]) -> tuple[object, object]:
+        return cast("tuple[object, object]", self.layout.rebuild(_symbols(self.layout, leaves)))
+
+    def _leaves(self, state: object, ghost: object) -> tuple[Expr, ...]:
+        leaves = tuple(map(lift, _scalars(state))) + tuple(map(lift, _scalars(ghost)))
+        if len(leaves) != len(self.layout):
+            raise SpecError(
+                f"machine {self.machine.name} returns a state of another shape",
+                instead="keep the length of every tuple; a free slot is a value",
+            )
+        return leaves
+
+    def _commands(self, action: Action) -> Iterator[Command]:
+        finite = {name: domain for name, domain in action.domains.items() if isinstance(domain, Among)}
+        inputs = tuple(
+            _input(action.name, name, domain) for name, domain in action.domains.items() if name not in finite
+        )
+        for values in product(*(domain.values for domain in finite.values())):
+            fixed = dict(zip(finite, values, strict=True))
+            given = {one.name: symbol(one.variable, one.field.type) for one in inputs} | fixed
+            traced = self.tracer.trace(action.function, self._arguments(action.function, (self.state,), given))
+            if traced.allowed is ir.FALSE:
+                continue
+            ghost = self._observed(traced.value)
+            updates = self._leaves(traced.value, ghost)
+            yield Command(action.name, fixed, inputs, traced.allowed, updates, traced.refusals)
+
+    def _observed(self, after: object) -> object:
+        observe = self.machine.observe
+        if observe is None:
+            return None
+        return self.tracer.trace(observe, self._arguments(observe, (self.state, after))).value
+
+    def _claim(self, function: Function) -> Expr:
+        return _verdict(self.tracer.trace(function, self._arguments(function, (self.state,))))
+
+    def _step_claim(self, rule: Rule, command: Command) -> Expr:
+        if rule.on and command.action not in rule.on:
+            return ir.const(rule.kind is not Kind.SOMETIMES)
+        after, _ = self._rebuilt(command.updates)
+        return _verdict(self.tracer.trace(rule.holds, self._arguments(rule.holds, (self.state, after))))
+
+
+def _verdict(traced: Traced) -> Expr:
+    return traced.allowed if traced.allowed is ir.FALSE else ir.and_(traced.allowed, truth(traced.value))
+
+
+def _readable(path: str) -> str:
+    """The layout is that of (state, ghost): leave the first part out, name the second."""
+    return path.replace("[1].", "ghost.", 1) if path.startswith("[1]") else path.removeprefix("[0].")
+
+
+def _symbols(layout: Layout, leaves: tuple[Expr, ...]) -> tuple[object, ...]:
+    return tuple(symbol(leaf, field.type) for leaf, field in zip(leaves, layout.fields, strict=True))
+
+
+def _scalars(value: object) -> Iterator[object]:
+    if isinstance(value, tuple):
+        for element in value:
+            yield from _scalars(element)
+    elif (names := parts(value)) is not None:
+        for name in names:
+            yield from _scalars(getattr(value, name))
+    elif value is not None:
+        yield value
+
+
+def _input(action: str, name: str, domain: Domain) -> Input:
+    match domain:
+        case Between(low, high, explore):
+            field = Field(name, int)
+        case _ if domain is bool:
+            field, low, high, explore = Field(name, bool), 0, 1, (0, 1)
+        case _:
+            assert isinstance(domain, type)
+            assert issubclass(domain, Enum)
+            field, low, high, explore = Field(name, domain), 0, len(domain) - 1, tuple(range(len(domain)))
+    return Input(name, ir.var(f"{action}.{name}", field.sort), field, low, high, explore)
+
+

@@ -1,0 +1,389 @@
+"""Walk a machine and an implementation side by side: :class:`Walk`, and seeded random walks of it.
+
+A simulation prefers what no walk has done yet; with the reachable graph at hand it heads for the nearest such step, so
+that it covers a graph in little more than the steps that the graph has, where blind walks cover a few hundredths.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import attrs
+
+from deadreckon.spec import EnvironmentFault, Kind, Machine, Refused, Scope
+
+from .coverage import Coverage, Reachable, Recorder
+from .driver import Difference, Divergence, Driver, DriverMaker, Ground, RuleBroken, Taken, at_once, program
+from .layout import Flat
+
+
+class Walk:
+    """A machine and an implementation, side by side. After every step both are compared, and the rules are judged.
+
+    Args:
+        ground: the machine.
+        driver: the implementation; it is reset. Whoever made it closes it.
+        recorder: counts what is covered.
+        made_by: what made the driver, for the program that repeats a failure.
+
+    Raises:
+        Divergence: the implementation does not begin in an initial state of the machine.
+    """
+
+    def __init__(
+        self, ground: Ground, driver: Driver, *, recorder: Recorder | None = None, made_by: DriverMaker | None = None
+    ) -> None:
+        self.ground = ground
+        self.driver = driver
+        self.recorder = recorder
+        self.taken: list[Taken] = []
+        self._made_by = made_by
+        self._own = frozenset(at_once(driver))
+        self._claims = [
+            (rule, ground.code.claims.get(rule.id), ground.code.steps.get(rule.id))
+            for rule in ground.machine.rules
+            if rule.kind is Kind.ALWAYS
+        ]
+        self.at = ground.code.initial[0]
+        self._begin()
+        self._open = self._found()
+
+    def _begin(self) -> None:
+        self.driver.reset(self.ground.scope.policy)
+        seen = self.driver.observe()
+        starts = {start: self.ground.differences(start, seen) for start in self.ground.code.initial}
+        self.at = min(starts, key=lambda start: len(starts[start]))
+        if starts[self.at]:
+            self._diverged("reset()", "at the start", "", {}, starts[self.at])
+        self._arrive(self.at)
+
+    def open(self) -> Mapping[int, Flat]:
+        """What may be taken next: label, and the state after it. Nothing in it leaves the scope."""
+        return self._open
+
+    def closed(self) -> list[int]:
+        """What the machine refuses here, as labels."""
+        return [
+            label for label in self.ground.closed(self.at) if self.ground.instances[label].action not in self._own
+        ]
+
+    def take(self, label: int) -> None:
+        """Take an instance on both sides.
+
+        Raises:
+            Divergence: the implementation refuses it, or its state differs afterwards.
+            RuleBroken: the machine breaks a rule.
+        """
+        instance, inputs = self.ground.instances[label], self.ground.inputs(label)
+        self.taken.append(Taken(label))
+        try:
+            self._do(instance.action, inputs)
+        except Refused as refusal:
+            rule = f" by {refusal.rule}" if refusal.rule else ""
+            raise Divergence(
+                f"{instance.name} is refused{rule} ({refusal.why}), the machine allows it",
+                step=instance.name,
+                action=instance.action,
+                inputs=inputs,
+                rule=refusal.rule,
+                program=self.program(),
+            ) from refusal
+        for own, after in self._chain(label, self._open[label]):
+            self._move(own, after)
+        self._compare(instance.name, f"after {instance.name}", instance.action, inputs)
+        self._open = self._found()
+
+    def probe(self, label: int) -> None:
+        """Ask the implementation for what the machine refuses: it must refuse too, by the same rule, unchanged.
+
+        Raises:
+            Divergence: it does not.
+        """
+        instance, inputs = self.ground.instances[label], self.ground.inputs(label)
+        expected = self.ground.refusal(self.at, label)
+        self.taken.append(Taken(label, expected.rule))
+        found: Refused | None = None
+        try:
+            self._do(instance.action, inputs)
+        except Refused as refusal:
+            found = refusal
+        if found is None or found.rule not in ("", expected.rule):
+            done = "is allowed" if found is None else f"is refused by {found.rule} ({found.why})"
+            raise Divergence(
+                f"{instance.name} {done}, the machine refuses it by {expected.rule} ({expected.why})",
+                step=instance.name,
+                action=instance.action,
+                inputs=inputs,
+                rule=expected.rule,
+                program=self.program(),
+            )
+        self._compare(instance.name, f"after {instance.name} was refused by {expected.rule}", instance.action, inputs)
+
+    def program(self, differences: Sequence[Difference] = ()) -> str:
+        """Python that repeats this walk and shows how it failed."""
+        return program(self.ground, self.taken, self._made_by, differences)
+
+    def _do(self, action: str, inputs: Mapping[str, object]) -> None:
+        try:
+            self.driver.do(action, **inputs)
+        except (Refused, EnvironmentFault):
+            raise
+        except Exception as error:
+            error.add_note(f"{action} failed. To repeat it:\n\n{self.program()}")
+            raise
+
+    def _compare(self, step: str, when: str, action: str, inputs: Mapping[str, object]) -> None:
+        differences = self.ground.differences(self.at, self.driver.observe())
+        if differences:
+            self._diverged(step, when, action, inputs, differences)
+
+    def _diverged(
+        self, step: str, when: str, action: str, inputs: Mapping[str, object], differences: tuple[Difference, ...]
+    ) -> None:
+        raise Divergence(
+            f"{when}, {'; '.join(map(str, differences))}",
+            step=step,
+            action=action,
+            inputs=inputs,
+            differences=differences,
+            program=self.program(differences),
+        )
+
+    def _found(self) -> dict[int, Flat]:
+        """An action that the implementation takes by itself is never asked of it; none may leave the scope."""
+        found = {}
+        for label, after in self.ground.open(self.at):
+            if self.ground.instances[label].action not in self._own and (
+                not self._own or all(self.ground.within(one) for _, one in self._chain(label, after))
+            ):
+                found[label] = after
+        return found
+
+    def _chain(self, label: int, after: Flat) -> Iterator[tuple[int, Flat]]:
+        """A step, and those that the implementation takes by itself after it."""
+        yield label, after
+        passed = {after}
+        while self._own:
+            steps = self.ground.code.successors(after)
+            own = next((step for step in steps if self.ground.instances[step[0]].action in self._own), None)
+            if own is None or own[1] in passed:
+                return
+            label, after = own
+            passed.add(after)
+            yield label, after
+
+    def _move(self, label: int, after: Flat) -> None:
+        before, self.at = self.at, after
+        instance = self.ground.instances[label]
+        for rule, _, steps in self._claims:
+            if steps is not None and not steps[label](before):
+                raise RuleBroken(rule, step=instance.name, program=self.program())
+        if self.recorder is not None:
+            self.recorder.step(before, instance.action, after)
+        self._arrive(after, instance.name)
+
+    def _arrive(self, at: Flat, step: str = "the initial state") -> None:
+        for rule, holds, _ in self._claims:
+            if holds is not None and not holds(at):
+                raise RuleBroken(rule, step=step, program=self.program())
+        if self.recorder is not None:
+            self.recorder.visit(at)
+
+
+@attrs.frozen
+class Advance:
+    """Where a simulation stands."""
+
+    runs: int
+    steps: int
+    coverage: Coverage
+    seconds: float
+
+
+@attrs.frozen
+class Simulation:
+    """What a simulation found. The same arguments and seed give the same.
+
+    Attributes:
+        runs: walks that were begun.
+        steps: steps that were taken, refusals that were tried included.
+        failure: what failed, on the shortest walk that was found; None if nothing did.
+        walk: that walk.
+        repeatable: whether the failure comes again from a new driver. If not, a reset does not forget everything, or
+            the implementation depends on more than what it is told.
+    """
+
+    runs: int
+    steps: int
+    seed: int
+    coverage: Coverage
+    seconds: float
+    failure: Exception | None = None
+    walk: tuple[Taken, ...] = ()
+    repeatable: bool = True
+
+
+PROBES_ONE_IN = 8
+"""One step in so many asks for what the machine refuses."""
+
+STRAYS_ONE_IN = 16
+"""One step in so many is drawn without regard to what is covered, so that a walk is not held on one way for ever."""
+
+REPLAYS_MAX = 500
+"""How often a failing walk is run again, at most, to shorten it."""
+
+
+def simulate(
+    machine: Machine,
+    driver_factory: DriverMaker,
+    *,
+    runs: int,
+    steps: int,
+    seed: int,
+    scope: Scope | None = None,
+    reachable: Reachable | None = None,
+    recorder: Recorder | None = None,
+    on_progress: Callable[[Advance], None] | None = None,
+) -> Simulation:
+    """Walk *machine* and an implementation side by side, at random, until something fails.
+
+    Args:
+        machine: the machine.
+        driver_factory: makes the driver; one serves all runs, further ones shorten a failure.
+        runs: how many walks.
+        steps: how long each is at most; it ends early where nothing is possible within the scope.
+        seed: decides every choice.
+        scope: bounds and policy; the machine's first scope by default.
+        reachable: the graph, of the same machine and scope: walks then head for what is not covered, and fractions are
+            known.
+        recorder: goes on from what was covered before; then *reachable* is the recorder's.
+        on_progress: called a few times a second.
+
+    Raises:
+        EnvironmentFault: of the driver.
+    """
+    if recorder is None:
+        recorder = Recorder(reachable.ground if reachable else Ground(machine, scope), reachable)
+    return _Simulator(recorder, driver_factory, random.Random(seed)).run(runs, steps, seed, on_progress)
+
+
+class _Simulator:
+    def __init__(self, recorder: Recorder, factory: DriverMaker, chance: random.Random) -> None:
+        self.recorder = recorder
+        self.ground = recorder.ground
+        self.factory = factory
+        self.chance = chance
+        self.started = time.monotonic()
+        self.next_report = 0.0
+        self.steps = 0
+
+    def run(
+        self, runs: int, steps: int, seed: int, on_progress: Callable[[Advance], None] | None
+    ) -> Simulation:
+        done, failure, walk = 0, None, ()
+        driver = self.factory()
+        try:
+            while done < runs and failure is None:
+                done += 1
+                failure, walk = self._one(driver, steps)
+                self._report(done, on_progress)
+        finally:
+            driver.close()
+        repeatable = True
+        if failure is not None:
+            failure, walk, repeatable = self._shortened(failure, walk)
+        return Simulation(
+            done, self.steps, seed, self.recorder.coverage, time.monotonic() - self.started, failure, walk, repeatable
+        )
+
+    def _report(self, done: int, on_progress: Callable[[Advance], None] | None) -> None:
+        now = time.monotonic()
+        if on_progress is not None and now > self.next_report:
+            self.next_report = now + 0.25
+            on_progress(Advance(done, self.steps, self.recorder.coverage, now - self.started))
+
+    def _one(self, driver: Driver, steps: int) -> tuple[Exception | None, tuple[Taken, ...]]:
+        walk: Walk | None = None
+        try:
+            walk = Walk(self.ground, driver, recorder=self.recorder, made_by=self.factory)
+            for _ in range(steps):
+                if not self._step(walk):
+                    break
+        except EnvironmentFault:
+            raise
+        except Exception as failure:
+            return failure, tuple(walk.taken) if walk else ()
+        finally:
+            self.steps += len(walk.taken) if walk else 0
+        return None, ()
+
+    def _step(self, walk: Walk) -> bool:
+        """One step, and sometimes a refusal before it; false where nothing is possible."""
+        if self.chance.randrange(PROBES_ONE_IN) == 0 and (closed := walk.closed()):
+            walk.probe(self.chance.choice(closed))
+        if not walk.open():
+            return False
+        walk.take(self._preferred(walk))
+        return True
+
+    def _preferred(self, walk: Walk) -> int:
+        possible = walk.open()
+        labels = list(possible)
+        if self.chance.randrange(STRAYS_ONE_IN) == 0:
+            return self.chance.choice(labels)
+        new = [one for one in labels if self.recorder.is_new(walk.at, self.ground.instances[one].action, possible[one])]
+        if new:
+            return self.chance.choice(new)
+        distances = {label: self.recorder.distance(possible[label]) for label in labels}
+        known = [distance for distance in distances.values() if distance is not None]
+        if known:
+            labels = [label for label in labels if distances[label] == min(known)]
+        return self.chance.choice(labels)
+
+    def _shortened(
+        self, failure: Exception, walk: tuple[Taken, ...]
+    ) -> tuple[Exception, tuple[Taken, ...], bool]:
+        """Leave out as many steps as can be, ever smaller pieces at a time, while it still fails in the same way."""
+        again = self._replayed(walk)
+        if again is None or not _alike(again[0], failure):
+            return failure, walk, False
+        failure, walk = again
+        tries, size = REPLAYS_MAX, max(1, len(walk) // 2)
+        while tries > 0:
+            before = len(walk)
+            for start in range(len(walk) - size, -1, -size):
+                tries -= 1
+                shorter = self._replayed((*walk[:start], *walk[start + size :]))
+                if shorter is not None and len(shorter[1]) < len(walk) and _alike(shorter[0], failure):
+                    failure, walk = shorter
+            if size == 1 and len(walk) == before:
+                break
+            size = max(1, size // 2)
+        return failure, walk, True
+
+    def _replayed(self, steps: Sequence[Taken]) -> tuple[Exception, tuple[Taken, ...]] | None:
+        """How a new driver fails on *steps*, those left out that the machine sees otherwise by now; None if not."""
+        driver = self.factory()
+        walk: Walk | None = None
+        try:
+            walk = Walk(self.ground, driver, made_by=self.factory)
+            for one in steps:
+                if one.label in walk.open() and one.refused_by is None:
+                    walk.take(one.label)
+                elif one.refused_by is not None and one.label in walk.closed():
+                    walk.probe(one.label)
+        except EnvironmentFault:
+            raise
+        except Exception as failure:
+            return failure, tuple(walk.taken) if walk else ()
+        finally:
+            driver.close()
+        return None
+
+
+def _alike(one: Exception, other: Exception) -> bool:
+    """Whether two failures are of one kind: a state that differs is not a refusal that does."""
+    differs = [isinstance(failure, Divergence) and bool(failure.differences) for failure in (one, other)]
+    return type(one) is type(other) and differs[0] == differs[1]
