@@ -6,6 +6,7 @@ import ast
 import asyncio
 import functools
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import attrs
@@ -28,7 +29,7 @@ from deadreckon.impl import (
 )
 from deadreckon.impl.testing import Died, MemoryStore, VirtualClock
 from deadreckon.spec.errors import CallerError, Refused
-from deadreckon.spec.incident_state import Outcome, Reason, Record, RecoveryPolicy, Status, Turn
+from deadreckon.spec.incident_state import Outcome, Phase, Reason, Record, RecoveryPolicy, Status, Turn
 
 LIMIT = 5
 
@@ -293,8 +294,13 @@ async def test_c2_cancelled_at_any_moment(world: World) -> None:
             attempt.yield_()
             await asyncio.sleep(0)
 
+    async def pause(point: str) -> None:
+        await asyncio.sleep(0)
+
     async with world.recovery() as recovery:
-        for moments in range(25):
+        if isinstance(world.store, MemoryStore):
+            world.store.hook = pause
+        for moments in range(60):
             task = asyncio.create_task(work(recovery))
             for _ in range(moments):
                 await asyncio.sleep(0)
@@ -302,7 +308,8 @@ async def test_c2_cancelled_at_any_moment(world: World) -> None:
             await asyncio.sleep(0)
             task.cancel()
             await asyncio.wait([task])
-            assert (await recovery.inspect("t")).entries == ()
+            stored = await world.store.read("t")
+            assert not any(stored.durable.attempts + stored.buffered.attempts)
     async with world.recovery() as recovery, recovery.attempt("t") as attempt:
         assert attempt.count == 1
 
@@ -414,18 +421,46 @@ async def given_up_beside(world: World, recovery: Recovery) -> None:
     assert (refusal.value.reason, refusal.value.rule, world.told) == (Reason.WORK, "C7", [])
 
 
-@scenario
-async def test_c7_last_to_end_seals(world: World) -> None:
+@pytest.mark.parametrize("fails", [False, True])
+def test_c7_last_to_end_seals(world: World, fails: bool) -> None:
     """The seal waits for attempts that are still at work: the one that ends last takes the incident to it."""
+
+    async def last(recovery: Recovery) -> None:
+        async with recovery.replay("t") as first:
+            await first.progress()
+            for _ in range(5):
+                await given_up_beside(world, recovery)
+            first.yield_()
+            if fails:
+                raise ZeroDivisionError
+
+    async def run() -> None:
+        await world.die()
+        async with world.recovery(POLICY_OF_WORK) as recovery:
+            with suppress(ZeroDivisionError):
+                await last(recovery)
+            assert (world.told, await world.status()) == ([("t", Reason.WORK, 1)], Status.SEALED)
+            assert len((await world.store.read("t")).durable.attempts) == 3
+
+    asyncio.run(run())
+
+
+@scenario
+async def test_c7_telling_fails_as_the_last_ends(world: World) -> None:
+    """An attempt that ends is not to blame if an incident that waited for it can't be sealed: the next one tries."""
     await world.die()
-    async with world.recovery(POLICY_OF_WORK) as recovery:
+
+    def tell(turn_id: str, reason: Reason, count: int) -> None:
+        raise ConnectionError
+
+    async with Recovery(world.store, POLICY_OF_WORK, world.clock, on_terminal=tell) as recovery:
         async with recovery.replay("t") as first:
             await first.progress()
             await given_up_beside(world, recovery)
-            await given_up_beside(world, recovery)
             first.yield_()
-        assert world.told == [("t", Reason.WORK, 1)]
-        assert await world.status() is Status.SEALED
+        with pytest.raises(ConnectionError):
+            await recovery.replay("t").__aenter__()
+    assert await world.status() is Status.OPEN
 
 
 @scenario
@@ -744,6 +779,51 @@ def test_refusals_name_event_and_state() -> None:
             await steps.start_work(0)
         assert (refusal.value.event, refusal.value.rule, refusal.value.state) == ("start_work", "C11", before)
         assert await steps.state() == before
+
+    asyncio.run(run())
+
+
+async def steps_of_an_owed_turn(store: MemoryStore) -> impl.Steps:
+    """The steps of a turn whose original is dead."""
+    await impl.Steps(store, await impl.boot(store), "t", RecoveryPolicy(), VirtualClock()).begin()
+    return impl.Steps(store, await impl.boot(store), "t", RecoveryPolicy(), VirtualClock())
+
+
+def test_c6_memory_and_store_move_together() -> None:
+    """A cancelled action is done or not done, in the store and in memory alike."""
+
+    async def run(moments: int) -> bool:
+        store = MemoryStore()
+        steps = await steps_of_an_owed_turn(store)
+
+        async def pause(point: str) -> None:
+            await asyncio.sleep(0)
+
+        store.hook = pause
+        task = asyncio.create_task(steps.replay(1, True))
+        for _ in range(moments):
+            await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait([task])
+        entered = steps.memory.phases[1] is Phase.ADMITTED
+        assert entered == any(store.now("t").buffered.attempts)
+        return entered
+
+    assert {asyncio.run(run(moments)) for moments in range(8)} == {True, False}
+
+
+def test_c3_a_slot_that_is_added_is_no_sync() -> None:
+    """Only a sync makes an entry durable: admitting more attempts at a time than there were slots does not."""
+
+    async def run() -> None:
+        store = MemoryStore()
+        steps = await steps_of_an_owed_turn(store)
+        slots = [(await steps.enter(Kind.REPLAY, True)).slot for _ in range(4)]
+        assert (slots, store.unsynced) == ([0, 1, 2, 3], 4)
+        await steps.sync()
+        assert store.unsynced == 0
+        with pytest.raises(Refused, match="waiting"):
+            await steps.sync()
 
     asyncio.run(run())
 

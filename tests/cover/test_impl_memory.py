@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import itertools
+import random
 from collections import Counter
 from functools import partial
 
 import attrs
 import pytest
 
-from deadreckon.impl import Fenced, IncidentRefused, Kind, Recovery, StoreClosed, Stored
+from deadreckon.impl import Fenced, IncidentRefused, Kind, Memory, Recovery, Steps, StoreClosed, Stored, boot
 from deadreckon.impl.testing import CrashAt, Died, MemoryStore, VirtualClock, live
+from deadreckon.spec import incident as spec
 from deadreckon.spec.errors import CallerError, Refused
-from deadreckon.spec.incident_state import Outcome, Reason, Record, RecoveryPolicy, Status, Turn
+from deadreckon.spec.incident_state import Outcome, Reason, Record, RecoveryPolicy, State, Status, Turn
 
 LIMIT = 3
 POLICY = RecoveryPolicy(max_interrupted_attempts=LIMIT)
@@ -330,3 +333,86 @@ def test_testing_a_dead_life_stays_dead() -> None:
                 await write(store, incarnation)
 
     assert live(run())
+
+
+# In lockstep with the specification.
+
+TIGHT = RecoveryPolicy(
+    max_interrupted_attempts=LIMIT, max_attempts=3, no_progress_timeout_ms=40, max_recovery_work=4, record_ttl_ms=30
+)
+Action = tuple[str, tuple[object, ...]]
+
+
+def some_action(chance: random.Random) -> Action:
+    """An action and its inputs; more often one that leads on than one that ends a life."""
+    slot, outcome = chance.randrange(3), chance.choice([*Outcome, Outcome.YIELDED])
+    keep_going = chance.random() < 0.9
+    actions: list[Action] = [
+        ("begin", ()),
+        ("end_original", (outcome,)),
+        ("report_original", ()),
+        ("replay", (slot, keep_going)),
+        ("deliver", (slot, chance.random() < 0.5, keep_going)),
+        ("sync", ()),
+        ("start_work", (slot,)),
+        ("progress", ()),
+        ("finish", (slot, outcome)),
+        ("report", (slot,)),
+        ("deliver_terminal", (slot,)),
+        ("seal", (slot,)),
+        ("stand_down", (slot,)),
+        ("park", ()),
+        ("unpark", ()),
+        ("sweep", ()),
+    ]
+    return chance.choice([*actions * 2, ("crash", ()), ("tick", (chance.choice([1, 20, 50]),))])
+
+
+def expected(state: State, name: str, inputs: tuple[object, ...]) -> State | str:
+    """What the specification says: the state after the action, or the rule that refuses it."""
+    function = getattr(spec, name)
+    policy = (TIGHT,) if "policy" in inspect.signature(function).parameters else ()
+    try:
+        after = function(*policy, state, *inputs)
+    except Refused as refusal:
+        return refusal.rule
+    assert isinstance(after, State)
+    return after
+
+
+async def walk(chance: random.Random, length: int) -> Counter[str]:
+    """A random walk of both; the actions that were taken."""
+    store, clock = MemoryStore(), VirtualClock()
+    state, taken = spec.boot(spec.initial()), Counter[str]()
+    steps = Steps(store, await boot(store), "t", TIGHT, clock)
+    for _ in range(length):
+        name, inputs = some_action(chance)
+        wanted = expected(state, name, inputs)
+        if name == "tick":
+            clock.advance(wanted.now_ms - state.now_ms if isinstance(wanted, State) else 0)
+        elif name == "crash":
+            store.crash()
+            queued = Memory(callback=steps.memory.callback)
+            steps = Steps(store, await boot(store), "t", TIGHT, clock)
+            steps.memory = queued
+            wanted = spec.boot(spec.crash(state))
+        else:
+            try:
+                got: State | str = await getattr(steps, name)(*inputs)
+            except Refused as refusal:
+                got = refusal.rule
+            assert got == wanted, name
+        if isinstance(wanted, State):
+            state = wanted
+            taken[name] += 1
+        assert await steps.state() == state
+    return taken
+
+
+def test_lockstep_with_the_specification() -> None:
+    """The implementation does what the specification says, step by step, refusals included, through crashes."""
+    taken: Counter[str] = Counter()
+    for seed in range(150):
+        taken += asyncio.run(walk(random.Random(seed), 250))
+    assert len(taken) == 18
+    assert min(taken.values()) > 5, taken

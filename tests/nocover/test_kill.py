@@ -137,8 +137,8 @@ def kill_in_the_body(tmp_path: Path, kills: int) -> None:
     assert counted(database) == kills
 
 
-def kill_at_random(tmp_path: Path, kills: int, seed: int) -> None:
-    """Kill anywhere; what is on disk then says whether it was a death, and must agree with the diary.
+def kill_at_random(tmp_path: Path, kills: int, seed: int) -> set[str]:
+    """Kill anywhere; what is on disk then says whether it was a death, and must agree with the diary. Their last words.
 
     One life in five is killed at any moment of its first half second, the others while attempts come and go.
     """
@@ -160,7 +160,7 @@ def kill_at_random(tmp_path: Path, kills: int, seed: int) -> None:
         assert not holding or last_words[-1] != "out", "an end was reported that was not durable (C2)"
         dead |= found
     assert counted(database) == len(dead)
-    assert "in" in last_words
+    return set(last_words)
 
 
 def test_c1_killed_in_the_body(tmp_path: Path) -> None:
@@ -195,7 +195,7 @@ def test_c1_killed_in_the_body_often(tmp_path: Path) -> None:
 @pytest.mark.parametrize("seed", range(2, 5))
 def test_c1_killed_at_random_often(tmp_path: Path, seed: int) -> None:
     """A process killed at any moment, 60 times, is counted exactly as often as its entry was durable."""
-    kill_at_random(tmp_path, 60, seed)
+    assert kill_at_random(tmp_path, 60, seed) >= {"in", "out"}
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from deadreckon.models.explorer import Progress
+from deadreckon.models.simulate import Advance
 
 from .checking import Bound, Defect, Explored, Failed, Finding, Proved, Searched, Task
 from .traces import Story
@@ -107,10 +108,25 @@ class Display:
     def _picture(self) -> RenderableType:
         table = Table(box=None, padding=(0, 1), pad_edge=False, show_header=False)
         for task, running in self.running.items():
-            seconds = f"{time.monotonic() - running.started:5.1f} s"
-            table.add_row(Text("*", style="cyan"), task.title, Text(seconds, style="dim"), standing(running.progress))
+            since = f"{time.monotonic() - running.started:5.1f} s"
+            table.add_row(Text("*", style="cyan"), task.title, Text(since, style="dim"), standing(running.progress))
         seconds = time.monotonic() - self.begun
         return Group(Text(f"{self.done} of {self.total} tasks done after {seconds:.0f} s", style="bold"), table)
+
+
+class Pulse:
+    """Says every few seconds where a simulation stands."""
+
+    def __init__(self, out: Console) -> None:
+        self.out = out
+        self.next_beat = time.monotonic() + HEARTBEAT_SECONDS
+
+    def __call__(self, scope: str, advance: Advance) -> None:
+        if time.monotonic() >= self.next_beat:
+            self.next_beat = time.monotonic() + HEARTBEAT_SECONDS
+            line = f"scope {scope}: {advance.runs} walks, {advance.steps:,} steps so far; covered {advance.coverage}"
+            self.out.print(line, soft_wrap=True)
+            self.out.file.flush()
 
 
 def standing(progress: Progress | str | None) -> str:

@@ -10,6 +10,7 @@ import xml.etree.ElementTree as ET
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import TextIO
 
 import attrs
 
@@ -80,7 +81,7 @@ class Target:
     def _draft(self) -> Path:
         return self.path.with_name(f".{self.path.name}.{os.getpid()}.tmp")
 
-    def _fresh(self):  # type: ignore[no-untyped-def]
+    def _fresh(self) -> TextIO:
         return self._draft().open("w", encoding="utf-8")
 
 
@@ -91,6 +92,16 @@ def as_json(reports: Sequence[MachineReport]) -> str:
 
 
 def _machine(report: MachineReport) -> dict[str, object]:
+    defects = {
+        defect.name: {
+            "verdict": defect.verdict,
+            "rule": defect.rule,
+            "steps": defect.steps if defect.story else None,
+        }
+        for defect in report.defects
+    }
+    if not report.plan.engines:
+        return {"defects": defects}
     return {
         "states": sum(scope.states for scope in report.scopes),
         "edges": sum(scope.edges for scope in report.scopes),
@@ -109,14 +120,7 @@ def _machine(report: MachineReport) -> dict[str, object]:
             for scope in report.scopes
         ],
         "rules": {one.rule.id: _rule(one) for one in report.rules},
-        "defects": {
-            defect.name: {
-                "verdict": defect.verdict,
-                "rule": defect.rule,
-                "steps": defect.steps if defect.story else None,
-            }
-            for defect in report.defects
-        },
+        "defects": defects,
         "failures": [
             {
                 "subject": failure.subject,

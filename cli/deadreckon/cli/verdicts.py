@@ -10,8 +10,22 @@ import attrs
 from deadreckon.proofs import Proof
 from deadreckon.spec import Kind, Machine, Rule
 
-from .checking import BOUNDED, DEFECT, EXPLORE, PROVE, Bound, Defect, Explored, Failed, Finding, Plan, Proved
-from .checking import Searched, Task, combined
+from .checking import (
+    BOUNDED,
+    DEFECT,
+    EXPLORE,
+    PROVE,
+    Bound,
+    Defect,
+    Explored,
+    Failed,
+    Finding,
+    Plan,
+    Proved,
+    Searched,
+    Task,
+    combined,
+)
 from .traces import Story
 
 VIOLATED, UNKNOWN = "violated", "unknown"
@@ -112,8 +126,9 @@ class _Reporter:
                 rule.kind, [(by_scope.get(scope.name, UNKNOWN), scope.liveness) for scope in self.machine.scopes]
             )
         stories = [scope.stories[rule.id] for scope in scopes if rule.id in scope.stories]
-        bounds = {id: one for found in self.findings.values() if isinstance(found, Searched) for id, one in found.rules.items()}
-        proofs = {id: one for found in self.findings.values() if isinstance(found, Proved) for id, one in found.rules.items()}
+        found = self.findings.values()
+        bounds = next((one.rules for one in found if isinstance(one, Searched)), {})
+        proofs = next((one.rules for one in found if isinstance(one, Proved)), {})
         always = rule.kind is Kind.ALWAYS
         return RuleReport(
             rule,
@@ -157,7 +172,8 @@ class _Reporter:
     def rule_failures(self, one: RuleReport, scopes: tuple[Explored, ...]) -> Iterator[Failure]:
         subject = f"rule {one.rule.id}"
         named = ("--rule", shlex.quote(one.rule.id))
-        shown = "; the proof says it holds, so please report this" if one.proved and one.proved.verdict == "proved" else ""
+        contradicted = one.proved is not None and one.proved.verdict == "proved"
+        shown = "; the proof says it holds, so please report this" if contradicted else ""
         if one.explored in (VIOLATED, UNKNOWN):
             assert one.explored is not None
             text = self.explored_words(one, scopes) + (shown if one.explored == VIOLATED else "")
@@ -179,7 +195,8 @@ class _Reporter:
         if one.explored == UNKNOWN:
             if one.rule.kind is Kind.EVENTUALLY and not any(scope.liveness for scope in self.machine.scopes):
                 return "no scope judges liveness: declare one with liveness=True"
-            return "; ".join(f"{scope.scope} stopped: {scope.stopped}" for scope in scopes if scope.stopped) or "not decided"
+            stopped = (f"scope {scope.scope} stopped at {scope.stopped}" for scope in scopes if scope.stopped)
+            return "; ".join(stopped) or "not decided"
         if one.story is None:
             return f"never reached in any scope: {one.rule.sentence}"
         return f"{one.story.last}, in scope {one.story.scope}: not '{one.rule.sentence}'"
@@ -188,17 +205,17 @@ class _Reporter:
         """Deadlocks, and actions that no scope runs; no matter for a run about named rules."""
         if not scopes or self.plan.rules:
             return
+        options = self.options(EXPLORE)
         for scope in scopes:
             if scope.deadlock is not None:
-                text = f"{scope.deadlock.last}, in scope {scope.scope}: nothing can happen, and the state is not terminal"
-                options = self.options(EXPLORE)
+                text = f"{scope.deadlock.last}, in scope {scope.scope}: nothing is possible, and it is not terminal"
                 yield self.failure("deadlock", EXPLORE, VIOLATED, text, *options, story=scope.deadlock)
         complete = len(scopes) == len(self.machine.scopes) and all(scope.complete for scope in scopes)
+        verdict = VIOLATED if complete else UNKNOWN
+        text = "runs in no scope, so every rule about it is vacuous" if complete else "did not run as far as was seen"
         for action in self.machine.actions:
             if not any(action.name in scope.ran for scope in scopes):
-                text = "runs in no scope, so every rule about it is vacuous" if complete else "did not run as far as was seen"
-                verdict = VIOLATED if complete else UNKNOWN
-                yield self.failure(f"action {action.name}", EXPLORE, verdict, text, *self.options(EXPLORE))
+                yield self.failure(f"action {action.name}", EXPLORE, verdict, text, *options)
 
     def defect_failures(self, defect: Defect) -> Iterator[Failure]:
         if defect.verdict == "refuted":

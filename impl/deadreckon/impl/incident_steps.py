@@ -262,6 +262,7 @@ class Steps:
             before = self.seen(stored)
             after = moved(event, before, move)
             reached.append(after)
+            before = _widened(before, len(after.phases))
             return Stored(
                 durable=_kept(stored.durable, before.durable, after.durable),
                 buffered=_kept(stored.buffered, before.buffered, after.buffered),

@@ -9,7 +9,7 @@ from typing import cast
 
 import attrs
 
-from deadreckon.spec import Refused
+from deadreckon.spec import Refused, Rule
 
 from . import expr as ir
 from .expr import Expr, Op
@@ -208,6 +208,11 @@ class Reference:
             return self.layout.flatten((after, None))
         observe, signature = self._observer
         return self.layout.flatten((after, observe(*signature.arguments(self.policy, (state, after), ghost))))
+
+    def claim(self, rule: Rule, states: tuple[object, ...], ghost: object) -> bool:
+        """What the rule's own function says of one state, or of a step."""
+        signature = self.machine.signature(rule.holds)
+        return bool(rule.holds(*signature.arguments(self.policy, states, ghost)))
 
     @staticmethod
     def inputs(instance: Instance) -> dict[str, object]:

@@ -6,7 +6,7 @@ States count up to permutation of interchangeable elements; a step is (state bef
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import attrs
 
@@ -15,6 +15,10 @@ from deadreckon.spec import Machine, Scope, SpecError
 from .driver import Ground
 from .explorer import Bounds, Graph, explore
 from .layout import Flat
+
+
+NEVER = 2**62
+"""A distance that is none."""
 
 
 @attrs.frozen
@@ -111,15 +115,16 @@ class Reachable:
         """The number of a state, 0 being the first initial one; None if it is not reachable within the scope."""
         return self.index.get(self.ground.symmetry.canonical(at))
 
-    def edge(self, before: int, action: str, after: int) -> int:
-        """The number of a step."""
-        return (before * len(self._actions) + self._actions[action]) * len(self.steps) + after
+    def edge(self, before: Flat, action: str, after: Flat) -> int | None:
+        """The number of a step between canonical states; None if it is none of the graph."""
+        source, target, number = self.index.get(before), self.index.get(after), self._actions[action]
+        if source is None or target is None or (number, target) not in self.steps[source]:
+            return None
+        return (source * len(self._actions) + number) * len(self.steps) + target
 
-    def has(self, edge: int) -> bool:
-        """Whether there is a step of this number."""
-        rest, after = divmod(edge, len(self.steps))
-        before, action = divmod(rest, len(self._actions))
-        return (action, after) in self.steps[before]
+    def source(self, edge: int) -> int:
+        """The state that a step leaves."""
+        return edge // (len(self._actions) * len(self.steps))
 
     def way(self, goal: int) -> list[int]:
         """The states on a shortest way from an initial state to *goal*, both included."""
@@ -127,11 +132,6 @@ class Reachable:
         while self.parents[way[-1]] >= 0:
             way.append(self.parents[way[-1]])
         return way[::-1]
-
-    def edges_of(self, state: int) -> Iterator[int]:
-        """The numbers of the steps that leave *state*."""
-        size, count = len(self._actions), len(self.steps)
-        return ((state * size + action) * count + after for action, after in self.steps[state])
 
 
 class Recorder:
@@ -141,14 +141,13 @@ class Recorder:
     """
 
     def __init__(self, ground: Ground, reachable: Reachable | None = None) -> None:
-        if reachable is not None and (reachable.ground.machine, reachable.ground.scope) != (ground.machine, ground.scope):
-            raise SpecError("a recorder of another machine or scope", instead="Recorder(reachable.ground, reachable)")
+        if reachable is not None and reachable.ground is not ground:
+            raise SpecError("the graph stands on another ground", instead="Recorder(reachable.ground, reachable)")
         self.ground = ground
         self.reachable = reachable
+        self.ahead = None if reachable is None else Ahead(reachable)
         self._states: set[Flat] = set()
         self._edges: set[object] = set()
-        self._distances: list[int] = []
-        self._distances_from = -1
 
     def visit(self, at: Flat) -> None:
         """A walk is in this state."""
@@ -156,7 +155,11 @@ class Recorder:
 
     def step(self, before: Flat, action: str, after: Flat) -> None:
         """A walk has taken this step."""
-        self._edges.add(self._edge(before, action, after))
+        edge = self._edge(before, action, after)
+        if edge not in self._edges:
+            self._edges.add(edge)
+            if self.ahead is not None and isinstance(edge, int):
+                self.ahead.covered(edge)
         self.visit(after)
 
     def is_new(self, before: Flat, action: str, after: Flat) -> bool:
@@ -164,44 +167,10 @@ class Recorder:
         return self._edge(before, action, after) not in self._edges
 
     def _edge(self, before: Flat, action: str, after: Flat) -> object:
-        """The step's number in the graph, if it is known there."""
+        """The step's number in the graph, if it is one of its steps."""
         source, target = self.ground.symmetry.canonical(before), self.ground.symmetry.canonical(after)
-        if self.reachable is not None and source in self.reachable.index and target in self.reachable.index:
-            return self.reachable.edge(self.reachable.index[source], action, self.reachable.index[target])
-        return source, action, target
-
-    def distance(self, at: Flat) -> int | None:
-        """How many steps away the nearest step lies that no walk has taken; None if unknown, or there is none.
-
-        Worked out anew only once a fiftieth more is covered: between times it may name a step just taken.
-        """
-        if self.reachable is None:
-            return None
-        if len(self._edges) > self._distances_from * 1.02:
-            self._distances = self._measured(self.reachable)
-            self._distances_from = len(self._edges)
-        number = self.reachable.number(at)
-        found = -1 if number is None else self._distances[number]
-        return None if found < 0 else found
-
-    def _measured(self, reachable: Reachable) -> list[int]:
-        """Backwards, breadth first, from the states that a new step leaves."""
-        before: list[list[int]] = [[] for _ in reachable.steps]
-        for state, steps in enumerate(reachable.steps):
-            for _, after in steps:
-                before[after].append(state)
-        new = [at for at in range(len(before)) if any(edge not in self._edges for edge in reachable.edges_of(at))]
-        distances = [-1] * len(before)
-        for at in new:
-            distances[at] = 0
-        waiting = deque(new)
-        while waiting:
-            at = waiting.popleft()
-            for earlier in before[at]:
-                if distances[earlier] < 0:
-                    distances[earlier] = distances[at] + 1
-                    waiting.append(earlier)
-        return distances
+        number = None if self.reachable is None else self.reachable.edge(source, action, target)
+        return (source, action, target) if number is None else number
 
     @property
     def coverage(self) -> Coverage:
@@ -209,5 +178,60 @@ class Recorder:
         if self.reachable is None:
             return Coverage(len(self._states), None, len(self._edges), None)
         states = sum(1 for state in self._states if state in self.reachable.index)
-        edges = sum(1 for edge in self._edges if isinstance(edge, int) and self.reachable.has(edge))
+        edges = sum(1 for edge in self._edges if isinstance(edge, int))
         return Coverage(states, len(self.reachable.steps), edges, self.reachable.edges)
+
+
+class Ahead:
+    """How far from each state the nearest step lies that no walk has taken.
+
+    The figures are lower bounds: what is covered only grows. Each is mended when a walk comes by (as in LRTA*), and
+    all are worked out anew when an eighth more is covered.
+    """
+
+    def __init__(self, reachable: Reachable) -> None:
+        self._reachable = reachable
+        self._before: list[list[int]] = [[] for _ in reachable.steps]
+        for state, steps in enumerate(reachable.steps):
+            for _, after in steps:
+                self._before[after].append(state)
+        self._left = [len(steps) for steps in reachable.steps]
+        self._distances = [0] * len(reachable.steps)
+        self._covered = 0
+        self._anew_at = 100
+        self._measure()
+
+    def covered(self, edge: int) -> None:
+        """A step is taken for the first time."""
+        self._left[self._reachable.source(edge)] -= 1
+        self._covered += 1
+
+    def __call__(self, at: Flat) -> int | None:
+        """The distance from *at*; None if no new step can be reached."""
+        number = self._reachable.number(at)
+        return None if number is None or self._distances[number] >= NEVER else self._distances[number]
+
+    def passing(self, at: Flat) -> None:
+        """A walk is in this state: mend its distance."""
+        number = self._reachable.number(at)
+        if self._covered > self._anew_at:
+            self._anew_at = self._covered * 9 // 8
+            self._measure()
+        if number is not None and not self._left[number]:
+            ways = (self._distances[after] + 1 for _, after in self._reachable.steps[number] if after != number)
+            self._distances[number] = max(self._distances[number], min(ways, default=NEVER))
+
+    def _measure(self) -> None:
+        """Backwards, breadth first, from the states that a new step leaves."""
+        new = [at for at, left in enumerate(self._left) if left]
+        distances = [NEVER] * len(self._left)
+        for at in new:
+            distances[at] = 0
+        waiting = deque(new)
+        while waiting:
+            at = waiting.popleft()
+            for earlier in self._before[at]:
+                if distances[earlier] == NEVER:
+                    distances[earlier] = distances[at] + 1
+                    waiting.append(earlier)
+        self._distances = distances

@@ -12,18 +12,16 @@ that nobody has implemented yet.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum
-from types import FunctionType
-from typing import Protocol
+from typing import Protocol, cast
 
 import attrs
 
 from deadreckon.spec import CallerError, Machine, Refused, Rule, Scope, SpecError
-from deadreckon.spec.machine import annotations
 
-from .compiled import Instance, compile_relation
-from .layout import Field, Flat, Layout, position
+from .compiled import Instance, Reference, compile_relation
+from .layout import Field, Flat, Layout, parts, position
 from .relation import Relation, relation
 from .symmetry import Symmetry
 
@@ -80,24 +78,11 @@ def at_once(driver: Driver) -> tuple[str, ...]:
 
 
 class Functions:
-    """The machine's own transition functions, called by name; annotations are read once."""
+    """The machine's own transition functions, called by name; how each is called is read off once."""
 
     def __init__(self, machine: Machine) -> None:
-        self._calls = {
-            action.name: (action.function, self._parts(machine, action.function, action.domains))
-            for action in machine.actions
-        }
         self._machine = machine
-
-    @staticmethod
-    def _parts(machine: Machine, function: FunctionType, inputs: Iterable[str]) -> tuple[tuple[str, bool], ...]:
-        """For each argument: the name of an input or an empty name, and whether it is the policy."""
-        named = set(inputs)
-        return tuple(
-            (name if name in named else "", name not in named and hint is machine.policy)
-            for name, hint in annotations(function).items()
-            if name != "return"
-        )
+        self._calls = {action.name: (action.function, machine.signature(action.function)) for action in machine.actions}
 
     def step(self, policy: object, state: object, action: str, inputs: Mapping[str, object]) -> object:
         """The state after *action*.
@@ -108,10 +93,9 @@ class Functions:
         """
         if action not in self._calls:
             self._machine.action(action)
-        function, parts = self._calls[action]
-        arguments = [inputs[name] if name else policy if is_policy else state for name, is_policy in parts]
+        function, signature = self._calls[action]
         try:
-            return function(*arguments)
+            return function(*signature.arguments(policy, (state,), None, inputs))
         except Refused as refusal:
             refusal.event, refusal.state = action, state
             raise
@@ -135,7 +119,7 @@ class MachineDriver:
     def reset(self, policy: object) -> None:
         """Begin in the initial state."""
         self.policy = policy
-        self.state = self._initial(*(policy for name in annotations(self._initial) if name != "return"))
+        self.state = self._initial(*self.machine.signature(self._initial).arguments(policy, ()))
 
     def do(self, action: str, /, **inputs: object) -> None:
         """Run the transition function of this name."""
@@ -237,19 +221,11 @@ class Ground:
 
     def state(self, at: Flat) -> object:
         """The machine's state, without the ghost."""
-        state, _ = self.relation.layout.rebuild(at)  # type: ignore[misc]  # a pair by the layout
-        return state
+        return cast("tuple[object, object]", self.relation.layout.rebuild(at))[0]
 
     def inputs(self, label: int) -> dict[str, object]:
         """The inputs of an instance, as transition functions take them."""
-        instance = self.instances[label]
-        return {name: self._input(instance.fields.get(name), value) for name, value in instance.inputs.items()}
-
-    @staticmethod
-    def _input(field: Field | None, value: int) -> object:
-        if field is None or field.type is int:
-            return value
-        return bool(value) if field.type is bool else tuple(field.type)[value]  # type: ignore[arg-type]  # an enum
+        return Reference.inputs(self.instances[label])
 
     def open(self, at: Flat) -> list[tuple[int, Flat]]:
         """What is possible and stays within the scope: label, and state after it."""
@@ -322,9 +298,9 @@ def leaves(value: object, path: str = "") -> Iterator[tuple[str, object]]:
     if isinstance(value, tuple):
         for index, element in enumerate(value):
             yield from leaves(element, f"{path}[{index}]")
-    elif attrs.has(type(value)):
-        for field in attrs.fields(type(value)):
-            yield from leaves(getattr(value, field.name), f"{path}.{field.name}" if path else field.name)
+    elif (names := parts(value)) is not None:
+        for name in names:
+            yield from leaves(getattr(value, name), f"{path}.{name}" if path else name)
     else:
         yield path, value
 

@@ -11,7 +11,7 @@ from typing import TypeVar, cast
 
 import attrs
 
-from deadreckon.spec import InternalError, Kind, Machine, Rule, Scope
+from deadreckon.spec import InternalError, Kind, Machine, Rule, Scope, SpecError
 
 from .compiled import Compiled, Instance, Reference, compile_relation
 from .layout import Flat
@@ -20,6 +20,9 @@ from .relation import Relation, relation
 from .symmetry import Symmetry
 
 T = TypeVar("T")
+
+SAMPLE = 16
+"""Of the states that are compared, on every n-th the rules and the declared symmetries are checked too."""
 
 
 @attrs.frozen
@@ -135,6 +138,7 @@ def explore(
 
     Raises:
         InternalError: when the traced relation and the functions differ.
+        SpecError: when elements that are declared interchangeable are told apart.
     """
     traced = traced or relation(machine)
     search = _Search(machine, scope or machine.scopes[0], traced, only, bounds or Bounds(), compare_every)
@@ -234,13 +238,14 @@ class _Search:
         found = self.code.successors(state)
         if self.compare_every and number % self.compare_every == 0:
             self._compare(state, found)
-        inside = 0
+            if number % (SAMPLE * self.compare_every) == 0:
+                self._compare_rules(state, found)
+                self._check_symmetry(state, found)
         for label, after in found:
             self._judge_step(number, label, state, after)
             if not self.within(after):
                 self.result.cut += 1
                 continue
-            inside += 1
             self.result.ran.add(self.code.instances[label].action)
             self.targets.append(self._visit(self.symmetry.canonical(after), number))
             self.labels.append(label)
@@ -261,7 +266,7 @@ class _Search:
                 self.result.reached[id] = self._trace(number, (label, after))
 
     def _compare(self, state: Flat, found: list[tuple[int, Flat]]) -> None:
-        pair = cast("tuple[object, object]", self.reference.layout.rebuild(state))
+        pair = self._rebuilt(state)
         compiled = dict(found)
         for instance in self.code.instances:
             real = self.reference.step(instance, pair)
@@ -271,6 +276,41 @@ class _Search:
                     f"{compiled.get(instance.index)} and {real}"
                 )
         self.result.compared += len(found)
+
+    def _compare_rules(self, state: Flat, found: list[tuple[int, Flat]]) -> None:
+        before, ghost = self._rebuilt(state)
+        steps = [(label, self._rebuilt(after)[0]) for label, after in found]
+        for rule in self.machine.rules:
+            if rule.id in self.code.claims:
+                judged = [(self.code.claims[rule.id](state), (before,))]
+            else:
+                judged = [
+                    (self.code.steps[rule.id][label](state), (before, after))
+                    for label, after in steps
+                    if not rule.on or self.code.instances[label].action in rule.on
+                ]
+            for compiled, states in judged:
+                if bool(compiled) != self.reference.claim(rule, states, ghost):
+                    raise InternalError(f"{self.machine.name}: the traced rule {rule.id} and its function differ on {states}")
+
+    def _rebuilt(self, state: Flat) -> tuple[object, object]:
+        return cast("tuple[object, object]", self.reference.layout.rebuild(state))
+
+    def _check_symmetry(self, state: Flat, found: list[tuple[int, Flat]]) -> None:
+        """Exchanged elements must lead to the same states by the same actions."""
+
+        def seen(steps: list[tuple[int, Flat]]) -> set[tuple[str, Flat]]:
+            return {(self.code.instances[label].action, self.symmetry.canonical(after)) for label, after in steps}
+
+        for group, elements in enumerate(self.symmetry.groups):
+            for first in range(len(elements) - 1):
+                other = self.symmetry.swapped(state, group, first)
+                if seen(self.code.successors(other)) != seen(found) or self.within(other) != self.within(state):
+                    raise SpecError(
+                        f"{', '.join(self.machine.interchangeable[group])} are not interchangeable: elements {first} and "
+                        f"{first + 1} of {self.reference.layout.rebuild(state)} are told apart",
+                        instead="leave the group out of interchangeable=, or treat its elements alike",
+                    )
 
     def _trace(self, number: int, last: tuple[int, Flat] | None = None) -> Trace:
         """The path to a state, replayed from the start so that interchangeable elements keep their places."""

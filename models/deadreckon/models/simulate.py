@@ -231,6 +231,9 @@ PROBES_ONE_IN = 8
 STRAYS_ONE_IN = 16
 """One step in so many is drawn without regard to what is covered, so that a walk is not held on one way for ever."""
 
+LAST_RESORT = 2**31
+"""How far off a new step counts as that leads nowhere else, such as a last death: everything else comes first."""
+
 REPLAYS_MAX = 500
 """How often a failing walk is run again, at most, to shorten it."""
 
@@ -282,7 +285,8 @@ class _Simulator:
     def run(
         self, runs: int, steps: int, seed: int, on_progress: Callable[[Advance], None] | None
     ) -> Simulation:
-        done, failure, walk = 0, None, ()
+        done, failure = 0, None
+        walk: tuple[Taken, ...] = ()
         driver = self.factory()
         try:
             while done < runs and failure is None:
@@ -323,24 +327,36 @@ class _Simulator:
         """One step, and sometimes a refusal before it; false where nothing is possible."""
         if self.chance.randrange(PROBES_ONE_IN) == 0 and (closed := walk.closed()):
             walk.probe(self.chance.choice(closed))
-        if not walk.open():
+        label = self._preferred(walk)
+        if label is None:
             return False
-        walk.take(self._preferred(walk))
+        walk.take(label)
         return True
 
-    def _preferred(self, walk: Walk) -> int:
-        possible = walk.open()
-        labels = list(possible)
+    def _preferred(self, walk: Walk) -> int | None:
+        """What leads to a new step soonest; None if nothing does, or nothing is possible."""
+        possible, ahead = walk.open(), self.recorder.ahead
+        if ahead is None:
+            new = [one for one in possible if self._is_new(walk, one)]
+            return self.chance.choice(new or list(possible)) if possible else None
+        ahead.passing(walk.at)
+        steps = {label: self._ahead(walk, label, ahead(after)) for label, after in possible.items()}
+        hopeful = {label: count for label, count in steps.items() if count is not None}
+        if not hopeful:
+            return None
         if self.chance.randrange(STRAYS_ONE_IN) == 0:
-            return self.chance.choice(labels)
-        new = [one for one in labels if self.recorder.is_new(walk.at, self.ground.instances[one].action, possible[one])]
-        if new:
-            return self.chance.choice(new)
-        distances = {label: self.recorder.distance(possible[label]) for label in labels}
-        known = [distance for distance in distances.values() if distance is not None]
-        if known:
-            labels = [label for label in labels if distances[label] == min(known)]
-        return self.chance.choice(labels)
+            return self.chance.choice(list(hopeful))
+        nearest = min(hopeful.values())
+        return self.chance.choice([label for label, count in hopeful.items() if count == nearest])
+
+    def _ahead(self, walk: Walk, label: int, distance: int | None) -> int | None:
+        """How far off a new step is if *label* is taken; one that leads on to further ones is best."""
+        if self._is_new(walk, label):
+            return LAST_RESORT if distance is None else min(distance, 1)
+        return None if distance is None else distance + 2
+
+    def _is_new(self, walk: Walk, label: int) -> bool:
+        return self.recorder.is_new(walk.at, self.ground.instances[label].action, walk.open()[label])
 
     def _shortened(
         self, failure: Exception, walk: tuple[Taken, ...]

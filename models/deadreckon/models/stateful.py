@@ -14,7 +14,7 @@ way; a state of a lower number is nearer to the start, so that shrinking finds t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 import attrs
@@ -22,7 +22,7 @@ import attrs
 from deadreckon.spec import EnvironmentFault, Machine, Scope, SpecError
 
 from .coverage import Reachable, Recorder
-from .driver import Driver, Ground, at_once
+from .driver import Driver, DriverMaker, Ground
 from .simulate import Walk
 
 try:
@@ -59,7 +59,7 @@ RESTS = Choice("nothing is possible", None, False)
 
 def stateful(
     machine: Machine,
-    driver: Callable[[], Driver],
+    driver: DriverMaker,
     *,
     scope: Scope | None = None,
     reachable: Reachable | None = None,
@@ -133,7 +133,7 @@ class _Walk(Walk):
         driver: Driver,
         *,
         recorder: Recorder | None,
-        made_by: Callable[[], Driver],
+        made_by: DriverMaker,
         without: Collection[str],
     ) -> None:
         super().__init__(ground, driver, recorder=recorder, made_by=made_by)

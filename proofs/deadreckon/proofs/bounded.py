@@ -94,19 +94,9 @@ class _Check:
     def run(self, on_depth: Callable[[int], None] | None) -> dict[str, Bounded]:
         first = self.unrolled.begin()
         constant = self.unrolled.algebra.constant
-        self.solver.add(
-            z3.Or(
-                [
-                    z3.And(
-                        [
-                            first.state[leaf] == constant(bool(value) if leaf.sort is Sort.BOOL else value)
-                            for leaf, value in zip(self.traced.state, start, strict=True)
-                        ]
-                    )
-                    for start in self._starts()
-                ]
-            )
-        )
+        leaves = self.traced.state
+        starts = [[constant(_typed(leaf, v)) for leaf, v in zip(leaves, start, strict=True)] for start in self._starts()]
+        self.solver.add(z3.Or([first.equals(start) for start in starts]))
         for step in range(self.depth + 1):
             if not self._settle(step):
                 self._close("unknown", step - 1, f"the solver gave up at depth {step}")
@@ -180,9 +170,12 @@ def _policy_values(traced: Relation, scope: Scope) -> dict[Expr, Expr]:
         return {}
     values = traced.policy_layout.flatten(scope.policy)
     return {
-        leaf: ir.const(bool(value) if leaf.sort is Sort.BOOL else value)
-        for leaf, value in zip(traced.policy, values, strict=True)
+        leaf: ir.const(_typed(leaf, value)) for leaf, value in zip(traced.policy, values, strict=True)
     }
+
+
+def _typed(leaf: Expr, value: int) -> int | bool:
+    return bool(value) if leaf.sort is Sort.BOOL else value
 
 
 def _bound(command: Command, policy: Mapping[Expr, Expr]) -> Command:

@@ -93,7 +93,7 @@ def text(root: Expr, bindings: Mapping[Expr, str] | None = None) -> str:
         for arg in node.args:
             uses[arg] = uses.get(arg, 0) + 1
     names = dict(bindings or {})
-    opening = []
+    opening: list[str] = []
     for node in ir.postorder((root,)):
         if node.args and uses.get(node, 0) > 1 and node not in names:
             (term,) = lower((node,), TEXT, names)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from enum import Enum
 
 import attrs
@@ -60,9 +59,7 @@ class System:
             self.relation.policy_valid, ir.and_(*(ir.substitute((claim,), start)[0] for start in starts))
         )
 
-    def variables(self) -> Iterator[Expr]:
-        """Every variable: policy, state, inputs."""
-        yield from self.relation.policy
-        yield from self.relation.state
-        for command in self.relation.commands:
-            yield from (one.variable for one in command.inputs)
+    def variables(self) -> tuple[Expr, ...]:
+        """Every variable once: policy, state, inputs."""
+        inputs = (one.variable for command in self.relation.commands for one in command.inputs)
+        return tuple(dict.fromkeys((*self.relation.policy, *self.relation.state, *inputs)))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import attrs
 import z3
 
@@ -17,6 +19,10 @@ class Moment:
     """The state at one step, as solver variables."""
 
     state: dict[Expr, z3.ExprRef]
+
+    def equals(self, leaves: Sequence[z3.ExprRef]) -> z3.BoolRef:
+        """The state here is this one."""
+        return z3.And([variable == leaf for variable, leaf in zip(self.state.values(), leaves, strict=True)])
 
 
 @attrs.frozen(eq=False)
@@ -34,7 +40,6 @@ class Unrolling:
         relation: the machine; its policy variables stay shared by all steps.
         commands: the commands to choose from (simplified ones, perhaps).
         algebra: the target language.
-        integer: makes an integer-sorted variable of the target.
     """
 
     def __init__(self, relation: Relation, commands: tuple[Command, ...], algebra: Algebra[z3.ExprRef]) -> None:

@@ -1,0 +1,171 @@
+"""A machine as a page: text or Markdown from its declaration, a diagram from its explored states."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import typing
+from collections.abc import Iterable, Iterator, Sequence
+from enum import Enum
+
+import attrs
+
+from deadreckon.models.relation import Relation, relation
+from deadreckon.spec import UNLIMITED, Among, Between, Domain, Machine
+
+from .diagram import mermaid
+from .traces import first_line, policy_words
+
+TEXT, MARKDOWN, MERMAID = "text", "markdown", "mermaid"
+FORMATS = (TEXT, MARKDOWN, MERMAID)
+SHORT_ROW = 72
+"""Characters that every row of a table in the text form has at most beside its name, if rows are to be lines."""
+
+
+@attrs.frozen
+class Section:
+    """A part of the page: prose, or a table (a header and rows)."""
+
+    title: str
+    prose: str = ""
+    header: tuple[str, ...] = ()
+    rows: tuple[tuple[str, ...], ...] = ()
+
+
+def shown(machine: Machine, form: str, field: str | None) -> str:
+    """*machine* in *form*; *field* is what a diagram is about."""
+    traced = relation(machine)
+    if form == MERMAID:
+        return mermaid(traced, field)
+    write = _markdown if form == MARKDOWN else _text
+    return "\n".join(write(f"{machine.name}: {machine.title}", sections(traced))) + "\n"
+
+
+def sections(traced: Relation) -> list[Section]:
+    """The parts of the page."""
+    machine = traced.machine
+    found = [
+        Section("Outline", inspect.cleandoc(machine.outline)),
+        _fields("State", machine.state, ("field", "type")),
+        _fields("Policy", machine.policy, ("parameter", "type", "default")),
+        _fields("Ghost: what really happened, seen by rules alone", machine.ghost, ("field", "type", "default")),
+        Section(
+            "Actions, with what they refuse",
+            "",
+            ("action", "inputs", "does", "refused, by rule"),
+            tuple(_actions(traced)),
+        ),
+        Section(
+            "Rules",
+            "",
+            ("rule", "kind", "sentence", "source"),
+            tuple((rule.id, rule.kind.value, rule.sentence, rule.source) for rule in machine.rules),
+        ),
+        Section(
+            "Scopes of exhaustive exploration",
+            "",
+            ("scope", "bounds", "policy"),
+            tuple((one.name, one.why, policy_words(traced.policy_layout, one.policy)) for one in machine.scopes),
+        ),
+        Section(
+            "Known-bad variants",
+            "",
+            ("variant", "broken rule", "what it changes", "seen"),
+            tuple((one.name, one.rule, one.sentence, one.seen) for one in machine.variants),
+        ),
+    ]
+    return [section for section in found if section.prose or section.rows]
+
+
+def plain_words(text: str) -> str:
+    """*text* without the roles that docstrings refer to code by."""
+    return re.sub(r":\w+:`~?([^`]+)`", r"\1", text)
+
+
+def _fields(title: str, cls: type | None, header: tuple[str, ...]) -> Section:
+    rows = () if cls is None else tuple(row[: len(header)] for row in _leaves(cls, ""))
+    return Section(title, "" if cls is None else plain_words(first_line(cls)), header, rows)
+
+
+def _leaves(cls: type, prefix: str) -> Iterator[tuple[str, str, str]]:
+    """Path, type and default of every field, those of nested classes under theirs."""
+    hints = typing.get_type_hints(cls)
+    for field in attrs.fields(cls):
+        hint = hints[field.name]
+        yield prefix + field.name, _type_words(hint), _default_words(field.default)
+        inner = next((one for one in (hint, *typing.get_args(hint)) if isinstance(one, type) and attrs.has(one)), None)
+        if inner is not None:
+            yield from _leaves(inner, f"{prefix}{field.name}{'[]' if inner is not hint else ''}.")
+
+
+def _default_words(default: object) -> str:
+    if default is attrs.NOTHING:
+        return ""
+    return "unlimited" if default == UNLIMITED else str(default).lower() if isinstance(default, bool) else str(default)
+
+
+def _type_words(hint: object) -> str:
+    if typing.get_origin(hint) is tuple:
+        parts = [one for one in typing.get_args(hint) if one is not ...]
+        names = list(dict.fromkeys(map(_type_words, parts)))
+        return f"tuple of {', '.join(names)}"
+    if isinstance(hint, type) and issubclass(hint, Enum):
+        return f"{hint.__name__}: {_members(hint)}"
+    return hint.__name__ if isinstance(hint, type) else str(hint)
+
+
+def _members(cls: type[Enum]) -> str:
+    return ", ".join(one.name.lower().replace("_", " ") for one in cls)
+
+
+def _actions(traced: Relation) -> Iterator[tuple[str, ...]]:
+    for action in traced.machine.actions:
+        commands = [command for command in traced.commands if command.action == action.name]
+        refusals = dict.fromkeys((rule, why) for command in commands for _, rule, why in command.refusals)
+        inputs = "\n".join(f"{name} {_domain(domain)}" for name, domain in action.domains.items())
+        refused = "\n".join(f"{rule}: {why}" for rule, why in refusals)
+        yield action.name, inputs, plain_words(first_line(action.function)), refused
+
+
+def _domain(domain: Domain) -> str:
+    match domain:
+        case Among(values):
+            return f"in {', '.join(map(str, values))}"
+        case Between(low, high):
+            return f"from {low}" + ("" if high is None else f" to {high}")
+        case _ if domain is bool:
+            return "true or false"
+        case _:
+            assert issubclass(domain, Enum)
+            return f"one of {_members(domain)}"
+
+
+def _markdown(title: str, parts: Iterable[Section]) -> Iterator[str]:
+    yield f"# {title}"
+    for part in parts:
+        yield from ("", f"## {part.title}")
+        if part.prose:
+            # An outline is laid out with indents, which Markdown would take for something else.
+            fence = ["```text"] if "\n" in part.prose else []
+            yield from ("", *fence, part.prose, *(["```"] if fence else []))
+        if part.rows:
+            yield from ("", _row(part.header), _row(["---"] * len(part.header)), *map(_row, part.rows))
+
+
+def _row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cell.replace('|', chr(92) + '|').replace(chr(10), '<br>') for cell in cells)} |"
+
+
+def _text(title: str, parts: Iterable[Section]) -> Iterator[str]:
+    yield title
+    for part in parts:
+        yield from ("", part.title.upper())
+        yield from (f"  {line}".rstrip() for line in part.prose.splitlines())
+        width = max((len(row[0]) for row in part.rows), default=0)
+        short = all(len("".join(row[1:])) < SHORT_ROW and "\n" not in "".join(row) for row in part.rows)
+        for row in part.rows:
+            lines = [line for cell in row[1:] for line in cell.splitlines()]
+            if short:
+                yield f"  {row[0]:{width}}  {'  '.join(lines)}".rstrip()
+            else:
+                yield from (f"  {row[0]}", *(f"      {line}" for line in lines))
