@@ -42,7 +42,7 @@ from deadreckon.spec.incident_state import Outcome, Phase, Reason, Record, Recov
 from .clock import Clock, SystemClock
 from .incident_attempt import Attempt, end, end_after
 from .incident_steps import Life, Steps, boot, moved
-from .incident_words import Incident, IncidentRefused, Kind, NotEntered, explained
+from .incident_words import Incident, Kind, NotEntered, explained
 from .store import Store
 from .waiting import to_the_end
 
@@ -332,8 +332,6 @@ async def _typed(turn_id: str, action: Awaitable[T]) -> T:
     """The result of *action*; a refusal of the specification in its typed form."""
     try:
         return await action
-    except IncidentRefused:
-        raise
     except Refused as refusal:
         if isinstance(refusal.state, State):
             raise explained(turn_id, refusal, refusal.state.buffered) from None

@@ -193,6 +193,7 @@ class Reference:
         self._actions = {
             action.name: (action.function, self.machine.signature(action.function)) for action in self.machine.actions
         }
+        self._rules = {rule.id: self.machine.signature(rule.holds) for rule in self.machine.rules}
         observe = self.machine.observe
         self._observer = None if observe is None else (observe, self.machine.signature(observe))
 
@@ -211,8 +212,7 @@ class Reference:
 
     def claim(self, rule: Rule, states: tuple[object, ...], ghost: object) -> bool:
         """What the rule's own function says of one state, or of a step."""
-        signature = self.machine.signature(rule.holds)
-        return bool(rule.holds(*signature.arguments(self.policy, states, ghost)))
+        return bool(rule.holds(*self._rules[rule.id].arguments(self.policy, states, ghost)))
 
     @staticmethod
     def inputs(instance: Instance) -> dict[str, object]:

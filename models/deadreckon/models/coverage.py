@@ -93,7 +93,7 @@ class Reachable:
         actions = [self._actions[instance.action] for instance in self.ground.instances]
         urgent = {self._actions[name] for name in self.at_once}
         states = list(graph.index)
-        starts = dict.fromkeys(graph.index[self.ground.symmetry.canonical(start)] for start in self.ground.code.initial)
+        starts = dict.fromkeys(graph.index[self.ground.canonical(start)] for start in self.ground.code.initial)
         number = {old: new for new, old in enumerate(starts)}
         order = list(starts)
         self.parents = [-1] * len(order)
@@ -113,7 +113,7 @@ class Reachable:
 
     def number(self, at: Flat) -> int | None:
         """The number of a state, 0 being the first initial one; None if it is not reachable within the scope."""
-        return self.index.get(self.ground.symmetry.canonical(at))
+        return self.index.get(self.ground.canonical(at))
 
     def edge(self, before: Flat, action: str, after: Flat) -> int | None:
         """The number of a step between canonical states; None if it is none of the graph."""
@@ -151,7 +151,7 @@ class Recorder:
 
     def visit(self, at: Flat) -> None:
         """A walk is in this state."""
-        self._states.add(self.ground.symmetry.canonical(at))
+        self._states.add(self.ground.canonical(at))
 
     def step(self, before: Flat, action: str, after: Flat) -> None:
         """A walk has taken this step."""
@@ -168,7 +168,7 @@ class Recorder:
 
     def _edge(self, before: Flat, action: str, after: Flat) -> object:
         """The step's number in the graph, if it is one of its steps."""
-        source, target = self.ground.symmetry.canonical(before), self.ground.symmetry.canonical(after)
+        source, target = self.ground.canonical(before), self.ground.canonical(after)
         number = None if self.reachable is None else self.reachable.edge(source, action, target)
         return (source, action, target) if number is None else number
 

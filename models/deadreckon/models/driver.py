@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum
+from functools import lru_cache
 from typing import Protocol, cast
 
 import attrs
@@ -194,13 +195,22 @@ class RuleBroken(Failure):
         self.rule = rule.id
 
 
+KEPT = 1 << 15
+"""How many states of a walk are remembered; walks pass the same ones again and again."""
+
+
 class Ground:
-    """A machine under one scope, compiled for walking.
+    """A machine under one scope, compiled for walking. What it tells of a state is kept for a while.
 
     Args:
         machine: the machine.
         scope: its bounds and policy; the machine's first scope by default.
         traced: its relation, if it is there already.
+
+    Attributes:
+        canonical: the representative of a flat state.
+        state: the machine's state of a flat one, without the ghost.
+        successors: what is possible in a flat state, within the scope or not: labels, and the states after.
     """
 
     def __init__(self, machine: Machine, scope: Scope | None = None, *, traced: Relation | None = None) -> None:
@@ -210,7 +220,9 @@ class Ground:
         self.code = compile_relation(self.relation, self.scope.policy)
         self.within = self.code.triggers[f"within:{self.scope.name}"]
         self.functions = Functions(machine)
-        self.symmetry = Symmetry(machine, self.relation.layout)
+        self.canonical = lru_cache(KEPT)(Symmetry(machine, self.relation.layout).canonical)
+        self.state = lru_cache(KEPT)(self._state)
+        self.successors = lru_cache(KEPT)(self.code.successors)
         shape = Layout(self.state(self.code.initial[0]))
         self.fields = self.relation.layout.fields[: len(shape)]
 
@@ -219,8 +231,7 @@ class Ground:
         """The actions with every choice of inputs, by their labels."""
         return self.code.instances
 
-    def state(self, at: Flat) -> object:
-        """The machine's state, without the ghost."""
+    def _state(self, at: Flat) -> object:
         return cast("tuple[object, object]", self.relation.layout.rebuild(at))[0]
 
     def inputs(self, label: int) -> dict[str, object]:
@@ -229,11 +240,11 @@ class Ground:
 
     def open(self, at: Flat) -> list[tuple[int, Flat]]:
         """What is possible and stays within the scope: label, and state after it."""
-        return [(label, after) for label, after in self.code.successors(at) if self.within(after)]
+        return [(label, after) for label, after in self.successors(at) if self.within(after)]
 
     def closed(self, at: Flat) -> list[int]:
         """What the machine refuses."""
-        possible = {label for label, _ in self.code.successors(at)}
+        possible = {label for label, _ in self.successors(at)}
         return [label for label in range(len(self.instances)) if label not in possible]
 
     def refusal(self, at: Flat, label: int) -> Refused:

@@ -282,7 +282,7 @@ class _Search:
         steps = [(label, self._rebuilt(after)[0]) for label, after in found]
         for rule in self.machine.rules:
             if rule.id in self.code.claims:
-                judged = [(self.code.claims[rule.id](state), (before,))]
+                judged: list[tuple[bool, tuple[object, ...]]] = [(self.code.claims[rule.id](state), (before,))]
             else:
                 judged = [
                     (self.code.steps[rule.id][label](state), (before, after))

@@ -47,10 +47,16 @@ class Walk:
             if rule.kind is Kind.ALWAYS
         ]
         self.at = ground.code.initial[0]
-        self._begin()
-        self._open = self._found()
+        self._open: dict[int, Flat] = {}
+        self.reset()
 
-    def _begin(self) -> None:
+    def reset(self) -> None:
+        """Begin the walk anew, on both sides.
+
+        Raises:
+            Divergence: the implementation does not begin in an initial state of the machine.
+        """
+        self.taken.clear()
         self.driver.reset(self.ground.scope.policy)
         seen = self.driver.observe()
         starts = {start: self.ground.differences(start, seen) for start in self.ground.code.initial}
@@ -58,6 +64,7 @@ class Walk:
         if starts[self.at]:
             self._diverged("reset()", "at the start", "", {}, starts[self.at])
         self._arrive(self.at)
+        self._open = self._found()
 
     def open(self) -> Mapping[int, Flat]:
         """What may be taken next: label, and the state after it. Nothing in it leaves the scope."""
@@ -166,7 +173,7 @@ class Walk:
         yield label, after
         passed = {after}
         while self._own:
-            steps = self.ground.code.successors(after)
+            steps = self.ground.successors(after)
             own = next((step for step in steps if self.ground.instances[step[0]].action in self._own), None)
             if own is None or own[1] in passed:
                 return
@@ -228,7 +235,7 @@ class Simulation:
 PROBES_ONE_IN = 8
 """One step in so many asks for what the machine refuses."""
 
-STRAYS_ONE_IN = 16
+STRAYS_ONE_IN = 4
 """One step in so many is drawn without regard to what is covered, so that a walk is not held on one way for ever."""
 
 LAST_RESORT = 2**31

@@ -54,7 +54,8 @@ class Choice:
         return f"{self.name}, which is refused" if self.refused else self.name
 
 
-RESTS = Choice("nothing is possible", None, False)
+AGAIN = Choice("reset(), since nothing else is left to do", None, False)
+REFUSES_NOTHING = Choice("nothing, since nothing is refused", None, True)
 
 
 def stateful(
@@ -85,7 +86,7 @@ def stateful(
     ground = reachable.ground if reachable else recorder.ground if recorder else Ground(machine, scope)
     if ground.machine is not machine or scope not in (None, ground.scope):
         raise SpecError("a graph or recorder of another machine or scope", instead="those of the same")
-    choices, starts = _choices(ground), st.integers(0, len(reachable.steps) - 1 if reachable else 0)
+    choices, starts = _choices(ground), st.sampled_from(range(len(reachable.steps) if reachable else 1))
     left_out = st.sets(st.sampled_from([action.name for action in machine.actions]), max_size=len(machine.actions) // 2)
 
     class SideBySide(RuleBasedStateMachine):
@@ -109,6 +110,8 @@ def stateful(
             """Take one step on both sides."""
             if self.walk is not None and choice.label is not None:
                 (self.walk.probe if choice.refused else self.walk.take)(choice.label)
+            elif self.walk is not None and choice is AGAIN:
+                self.walk.reset()
 
         def teardown(self) -> None:
             """Close the implementation."""
@@ -156,19 +159,19 @@ class _Walk(Walk):
 
     def choice(self, wanted: int, refused: bool) -> Choice:
         """The instance *wanted*, or what stands in for it: something new of what is possible, if there is."""
-        if refused:
-            among = self.closed()
-        else:
-            possible = self.open()
-            wished = [label for label in possible if self.ground.instances[label].action not in self.without]
-            among = wished or list(possible)
-        if not among:
-            return RESTS
+        among = self.closed() if refused else self._leading_on()
         if wanted not in among and not refused:
-            among = [label for label in among if self.open()[label] not in self.states] or among
+            among = [label for label in among if (self.at, label) not in self.edges] or among
+        if not among:
+            return REFUSES_NOTHING if refused else AGAIN
         count = len(self.ground.instances)
         label = min(among, key=lambda one: (one - wanted) * SCATTER % count)
         return Choice(self.ground.instances[label].name, label, refused)
+
+    def _leading_on(self) -> list[int]:
+        """What is possible and not left out, but for what was done here already and changes nothing."""
+        useful = [label for label, after in self.open().items() if after != self.at or (self.at, label) not in self.edges]
+        return [label for label in useful if self.ground.instances[label].action not in self.without] or useful
 
 
 def _choices(ground: Ground) -> st.SearchStrategy[Choice]:
@@ -180,6 +183,6 @@ def _choices(ground: Ground) -> st.SearchStrategy[Choice]:
     def choice(draw: st.DrawFn) -> Choice:
         walk: _Walk | None = draw(st.runner()).walk
         times, wanted = divmod(draw(draws), count)
-        return RESTS if walk is None else walk.choice(wanted, times == STEPS_FOR_A_PROBE)
+        return REFUSES_NOTHING if walk is None else walk.choice(wanted, times == STEPS_FOR_A_PROBE)
 
     return choice()

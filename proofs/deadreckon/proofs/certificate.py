@@ -14,7 +14,9 @@ All under the policy's constraint, with policies and inputs symbolic, and theref
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
+from itertools import accumulate
 from pathlib import Path
 
 import attrs
@@ -62,9 +64,17 @@ class Certificate:
         fingerprint = next((value for key, _, value in marked if key == "fingerprint"), None)
         proofs = [value.partition(" by ") for key, _, value in marked if key == "proves"]
         body = "\n".join(line for line in lines if not line.startswith(";"))
-        if fingerprint is None or not proofs or "define-fun inv" not in body:
+        if fingerprint is None or not proofs or not _defines_inv_alone(body.strip()):
             return None
         return cls(path.stem, fingerprint, {id: method for id, _, method in proofs}, body.strip())
+
+
+def _defines_inv_alone(body: str) -> bool:
+    """Whether *body* is one definition and nothing beside it: a stray ``(assert false)`` would prove everything."""
+    bare = re.sub(r"\|[^|]*\|", "x", body)
+    depths = list(accumulate((char == "(") - (char == ")") for char in bare))
+    once = bool(depths) and depths[-1] == 0 and all(depth > 0 for depth in depths[:-1])
+    return once and body.startswith("(define-fun inv (") and not set(bare) & set('|";\\')
 
 
 def define(system: System, body: str) -> str:

@@ -91,7 +91,7 @@ class _Proving:
         check_symmetries(self.system.relation)
         fingerprint = self.system.relation.fingerprint()
         stored = Certificate.load(invariants / f"{self.name}.smt2")
-        if stored is not None and stored.fingerprint == fingerprint:
+        if stored is not None and stored.fingerprint == fingerprint and set(stored.methods) <= set(self.rules):
             proofs = self._checked(stored, "stored invariant, checked anew")
             if all(id in proofs for id in self.rules):
                 return proofs

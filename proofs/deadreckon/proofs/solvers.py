@@ -29,22 +29,28 @@ def _answer(text: str) -> Answer:
 
 
 def ask_z3(script: str, seconds: float) -> Answer:
-    """Z3's answer within *seconds*."""
+    """Z3's answer within *seconds*; unknown when it can't read the script."""
     solver = z3.Solver()
     solver.set("timeout", max(1, int(seconds * 1000)))
-    solver.from_string(script)
+    try:
+        solver.from_string(script)
+    except z3.Z3Exception:
+        return Answer.UNKNOWN
     return _answer(str(solver.check()))
 
 
 def ask_cvc5(script: str, seconds: float) -> Answer:
-    """cvc5's answer within *seconds*."""
+    """cvc5's answer within *seconds*; unknown when it can't read the script."""
     solver = cvc5.Solver()
     solver.setOption("tlimit-per", str(max(1, int(seconds * 1000))))
     parser = cvc5.InputParser(solver)
     parser.setStringInput(cvc5.InputLanguage.SMT_LIB_2_6, f"(set-logic ALL)\n{script}(check-sat)\n", "obligation")
     said = ""
     while True:
-        command = parser.nextCommand()
+        try:
+            command = parser.nextCommand()
+        except RuntimeError:  # cvc5's parser has no narrower one
+            return Answer.UNKNOWN
         if command.isNull():
             return _answer(said.strip())
         said = command.invoke(solver, parser.getSymbolManager())
