@@ -14,7 +14,6 @@ import attrs
 
 from deadreckon.models.explorer import Bounds, Exploration, Progress, explore
 from deadreckon.models.relation import Relation, relation
-from deadreckon.proofs import Proof, bounded, prove
 from deadreckon.spec import DeadreckonError, Kind, Machine, Scope
 
 from .references import explained, resolve
@@ -96,10 +95,21 @@ class Searched:
 
 
 @attrs.frozen
+class Proven:
+    """What proving found of one rule: ``proved``, ``refuted`` or ``unknown``, and how."""
+
+    verdict: str
+    method: str
+    solvers: tuple[str, ...]
+    seconds: float
+    detail: str
+
+
+@attrs.frozen
 class Proved:
     """What proving found, by rule."""
 
-    rules: Mapping[str, Proof]
+    rules: Mapping[str, Proven]
 
 
 @attrs.frozen
@@ -193,6 +203,8 @@ def _explore(task: Task, say: Say) -> Finding:
 
 
 def _bounded(task: Task, say: Say) -> Finding:
+    from deadreckon.proofs import bounded  # here, so that exploration does without solvers
+
     traced = _traced(task.reference)
     scope = traced.machine.scopes[0]
     rules = [rule.id for rule in traced.machine.rules if rule.kind is Kind.ALWAYS and task.plan.asks(rule.id)]
@@ -219,9 +231,17 @@ def _bounded(task: Task, say: Say) -> Finding:
 
 
 def _prove(task: Task, say: Say) -> Finding:
+    from deadreckon.proofs import prove
+
     seconds = task.plan.seconds or PROVE_SECONDS
     found = prove(_traced(task.reference), seconds=seconds, on_rule=lambda rule: say(f"rule {rule}"))
-    return Proved({id: proof for id, proof in found.items() if task.plan.asks(id)})
+    return Proved(
+        {
+            id: Proven(one.verdict, one.method, one.solvers, one.seconds, one.detail)
+            for id, one in found.items()
+            if task.plan.asks(id)
+        }
+    )
 
 
 def _refute(task: Task, say: Say) -> Finding:

@@ -17,7 +17,8 @@ from .pool import Outcome, run
 from .references import absolute, built_in_names, resolve
 from .reports import Target, as_json, as_junit, version
 from .showing import FORMATS, shown
-from .simulating import STEPS, Request, driver_of, failed, walks
+from .simulating import STEPS, STORES, Request, failed, implemented, walks
+from .traces import counted
 from .verdicts import VIOLATED, MachineReport, exit_code, report
 
 LIMITS = "Exit codes: 0 all holds; 1 a rule is violated or a variant survives; 2 wrong usage, or not known."
@@ -171,16 +172,17 @@ def show(machine: str, form: str, field: str | None) -> None:
 @click.option("--runs", type=click.IntRange(min=1), default=200, show_default=True, help="Walks in each scope.")
 @click.option("--steps", type=click.IntRange(min=1), default=STEPS, show_default=True, help="Steps of each walk.")
 @click.option("--seed", type=click.IntRange(min=0), help="Repeats the walks of an earlier run.  [default: a new one]")
-def simulate(machine: str, runs: int, steps: int, seed: int | None) -> None:
+@click.option("--store", type=click.Choice(STORES), help="Where records are kept.  [default: memory]")
+def simulate(machine: str, runs: int, steps: int, seed: int | None, store: str | None) -> None:
     """Walk the reference implementation and MACHINE side by side, at random, with crashes.
 
     A machine that nobody has implemented is walked by its own functions.
     """
     (one,) = asked([machine])
-    request = Request(one.given, one.machine, runs, steps, random.randrange(2**31) if seed is None else seed)
+    request = Request(one.given, one.machine, runs, steps, random.randrange(2**31) if seed is None else seed, store)
     out = console()
-    implemented = driver_of(one.machine) is not None
-    walked = "its reference implementation" if implemented else "its own functions (it has no implementation)"
+    own = "its own functions (it has no implementation)"
+    walked = f"its reference implementation (store: {store or STORES[0]})" if implemented(one.machine) else own
     out.print(f"{one.machine.name} beside {walked}; seed {request.seed}", soft_wrap=True)
     failure = None
     for scope, found in walks(request, Pulse(out)):
@@ -222,7 +224,9 @@ def print_defect(one: MachineReport) -> None:
             out.print(f"seen: {variant.seen}")
         out.print(f"rule {rule.id} ({rule.kind.value}): {rule.sentence}")
         if defect.story is not None:
-            out.print(story_table(defect.story, f"the shortest way to break rule {rule.id}: {defect.steps} steps"))
+            # Of the ways never to arrive one is shown; it need not be the shortest.
+            way = "a way to break" if defect.story.ending else "the shortest way to break"
+            out.print(story_table(defect.story, f"{way} rule {rule.id}: {counted(defect.steps, 'step')}"))
 
 
 def conclude(reports: Sequence[MachineReport], outcome: Outcome) -> None:
@@ -250,11 +254,11 @@ def summary(reports: Sequence[MachineReport], code: int) -> str:
     rules = sum(len(one.rules) for one in reports if one.plan.engines)
     variants = sum(len(one.defects) for one in reports)
     refuted = sum(defect.verdict == "refuted" for one in reports for defect in one.defects)
-    size = f"{rules} rules, " if rules else ""
+    size = f"{counted(rules, 'rule')}, " if rules else ""
     meaning = {
         0: "all holds",
         1: "a rule is violated, a variant survives, or something can never happen",
         2: "something is not known, which is not the same as holding",
     }[code]
-    machines = f"{len(reports)} machine{'' if len(reports) == 1 else 's'}"
-    return f"{machines}, {size}{refuted} of {variants} variants refuted: {meaning} (exit {code})"
+    tried = f"{refuted} of {variants} variants refuted" if variants else "no variants tried"
+    return f"{counted(len(reports), 'machine')}, {size}{tried}: {meaning} (exit {code})"

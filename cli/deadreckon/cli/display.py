@@ -17,7 +17,7 @@ from deadreckon.models.explorer import Progress
 from deadreckon.models.simulate import Advance
 
 from .checking import Bound, Defect, Explored, Failed, Finding, Proved, Searched, Task
-from .traces import Story
+from .traces import Story, counted
 from .verdicts import Failure, MachineReport, RuleReport
 
 HEARTBEAT_SECONDS = 5.0
@@ -149,16 +149,17 @@ def found(finding: Finding) -> str:
             whole = "" if finding.complete else f", incomplete ({finding.stopped})"
             return shape + whole + (f", violated: {', '.join(bad)}" if bad else "")
         case Searched():
-            return counted(one.verdict for one in finding.rules.values())
+            return tallied(one.verdict for one in finding.rules.values())
         case Proved():
-            return counted(one.verdict for one in finding.rules.values())
+            return tallied(one.verdict for one in finding.rules.values())
         case Defect():
-            return f"{finding.verdict}" + (f" in {finding.steps} steps, rule {finding.rule}" if finding.story else "")
+            how = f" in {counted(finding.steps, 'step')}" if finding.story else ""
+            return f"{finding.verdict}{how}, rule {finding.rule}"
         case Failed():
             return f"failed: {finding.why}"
 
 
-def counted(words: Iterable[str]) -> str:
+def tallied(words: Iterable[str]) -> str:
     """``18 holds, 1 unknown``."""
     words = list(words)
     return ", ".join(f"{words.count(word)} {word}" for word in dict.fromkeys(words)) or "nothing to do"
@@ -168,7 +169,8 @@ def rules_table(report: MachineReport) -> Table:
     """One line for each rule, one column for each engine."""
     states = sum(scope.states for scope in report.scopes)
     edges = sum(scope.edges for scope in report.scopes)
-    size = f", {states:,} states, {edges:,} edges in {len(report.scopes)} scopes" if report.scopes else ""
+    scopes = counted(len(report.scopes), "scope")
+    size = f", {states:,} states, {edges:,} edges in {scopes}" if report.scopes else ""
     table = Table(title=f"{report.machine.name}: rules{size}", title_justify="left")
     for name in ("rule", "kind"):
         table.add_column(name, no_wrap=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import tempfile
 from collections.abc import Callable, Iterator
 
 import attrs
@@ -10,12 +11,15 @@ import attrs
 from deadreckon.models.coverage import Reachable
 from deadreckon.models.driver import DriverMaker, Failure, MachineDriver, at_once
 from deadreckon.models.simulate import Advance, Simulation, simulate
-from deadreckon.spec import Machine
+from deadreckon.spec import CallerError, Machine
 
 from .references import explained
 
 STEPS = 50
 """Steps of a walk, unless told: longer than the way from the start to any state of a built-in scope."""
+
+MEMORY, SQLITE = "memory", "sqlite"
+STORES = (MEMORY, SQLITE)
 
 
 @attrs.frozen(eq=False)
@@ -27,28 +31,32 @@ class Request:
     runs: int
     steps: int
     seed: int
+    store: str | None = None
 
     @property
     def replay(self) -> str:
         """The command that does the same again."""
+        store = f" --store {self.store}" if self.store else ""
         return (
             f"deadreckon simulate {shlex.quote(self.reference)} --runs {self.runs} --steps {self.steps} "
-            f"--seed {self.seed}"
+            f"--seed {self.seed}{store}"
         )
 
 
-def driver_of(machine: Machine) -> DriverMaker | None:
-    """What makes the driver of the reference implementation of *machine*; None if it has none."""
+def implemented(machine: Machine) -> bool:
+    """Whether there is a reference implementation of *machine*."""
     from deadreckon.spec.machines import MACHINES
 
-    makers: dict[str, Callable[[], DriverMaker]] = {"incident": _incident}
-    return makers[machine.name]() if MACHINES.get(machine.name) is machine and machine.name in makers else None
+    return machine.name in _MAKERS and MACHINES.get(machine.name) is machine
 
 
-def _incident() -> DriverMaker:
-    from deadreckon.impl.driver import IncidentDriver
+def _incident(store: str, directory: str) -> DriverMaker:
+    from deadreckon.impl.driver import FileDisk, IncidentDriver
 
-    return IncidentDriver
+    return lambda: IncidentDriver(FileDisk(directory) if store == SQLITE else None)
+
+
+_MAKERS: dict[str, Callable[[str, str], DriverMaker]] = {"incident": _incident}
 
 
 def failed(failure: BaseException) -> str:
@@ -59,24 +67,41 @@ def failed(failure: BaseException) -> str:
 
 
 def walks(request: Request, on_progress: Callable[[str, Advance], None]) -> Iterator[tuple[str, Simulation]]:
-    """The name of each scope, and what the walks in it found; the first failure is the last."""
-    machine = request.machine
-    maker = driver_of(machine) or (lambda: MachineDriver(machine))
-    probe = maker()
-    own = at_once(probe)
-    probe.close()
-    for scope in machine.scopes:
+    """The name of each scope, and what the walks in it found; the first failure is the last.
+
+    Raises:
+        CallerError: a store is asked for, and there is no implementation to use it.
+    """
+    with tempfile.TemporaryDirectory(prefix="deadreckon-") as directory:
+        yield from _walks(request, _maker(request, directory), on_progress)
+
+
+def _maker(request: Request, directory: str) -> DriverMaker:
+    if implemented(request.machine):
+        return _MAKERS[request.machine.name](request.store or MEMORY, directory)
+    if request.store is not None:
+        raise CallerError(f"machine {request.machine.name} has no reference implementation that could use a store")
+    return lambda: MachineDriver(request.machine)
+
+
+def _walks(
+    request: Request, maker: DriverMaker, on_progress: Callable[[str, Advance], None]
+) -> Iterator[tuple[str, Simulation]]:
+    driver = maker()
+    own = at_once(driver)
+    driver.close()
+    for scope in request.machine.scopes:
 
         def told(advance: Advance, name: str = scope.name) -> None:
             on_progress(name, advance)
 
         found = simulate(
-            machine,
+            request.machine,
             maker,
             runs=request.runs,
             steps=request.steps,
             seed=request.seed,
-            reachable=Reachable(machine, scope, at_once=own),
+            reachable=Reachable(request.machine, scope, at_once=own),
             on_progress=told,
         )
         yield scope.name, found

@@ -133,6 +133,11 @@ def meaning(machine: Machine, action: str) -> str:
     return first_line(machine.action(action).function)
 
 
+def counted(number: int, noun: str) -> str:
+    """``1 step``, ``2 steps``."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def first_line(documented: object) -> str:
     """The first line of a docstring, or nothing."""
     text = inspect.getdoc(documented) or ""

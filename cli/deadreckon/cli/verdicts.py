@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import attrs
 
-from deadreckon.proofs import Proof
 from deadreckon.spec import Kind, Machine, Rule
 
 from .checking import (
@@ -22,6 +21,7 @@ from .checking import (
     Finding,
     Plan,
     Proved,
+    Proven,
     Searched,
     Task,
     combined,
@@ -55,7 +55,7 @@ class RuleReport:
     rule: Rule
     explored: str | None = None
     bounded: Bound | None = None
-    proved: Proof | None = None
+    proved: Proven | None = None
     story: Story | None = None
 
 
@@ -134,7 +134,7 @@ class _Reporter:
             rule,
             explored,
             bounds.get(rule.id, Bound(UNKNOWN, 0, 0.0, "", None)) if always and self.ran(BOUNDED) else None,
-            proofs.get(rule.id, Proof(UNKNOWN, "", (), 0.0, "")) if always and self.ran(PROVE) else None,
+            proofs.get(rule.id, Proven(UNKNOWN, "", (), 0.0, "")) if always and self.ran(PROVE) else None,
             min(stories, key=lambda one: one.steps, default=None),
         )
 

@@ -211,13 +211,7 @@ class Steps:
 
     async def progress(self, units: int = 1) -> State:
         """Heavy work produced *units* of something new; durable when this returns."""
-
-        def move(state: State) -> State:
-            for _ in range(units):
-                state = spec.progress(state)
-            return state
-
-        return await self._act("progress", move)
+        return await self._act("progress", lambda state: spec.progress(state, units))
 
     async def finish(self, slot: int, outcome: Outcome) -> State:
         """The attempt in *slot* takes its own entry away."""

@@ -113,6 +113,9 @@ def _step_functions(
 
 # Code generation. Nodes used more than once become local variables, so the code is as large as the shared form.
 
+MAX_DEPTH = 40
+"""Of parentheses in one line of generated code; Python refuses more than 200."""
+
 _INFIX = {Op.ADD: "+", Op.MUL: "*", Op.EQ: "==", Op.LT: "<", Op.LE: "<=", Op.AND: "and", Op.OR: "or"}
 
 
@@ -125,11 +128,14 @@ class _Writer:
         """Assignments for the nodes that *roots* share; afterwards :meth:`text` of a root is short."""
         uses = Counter(arg for node in ir.postorder(roots) for arg in node.args)
         uses.update(roots)
+        depth: dict[Expr, int] = {}
         for node in ir.postorder(roots):
-            if node.args and uses[node] > 1 and node not in self.names:
+            depth[node] = 0 if node in self.names else 1 + max((depth[arg] for arg in node.args), default=0)
+            if node.args and (uses[node] > 1 or depth[node] > MAX_DEPTH) and node not in self.names:
                 text = self.text(node)
                 self.names[node] = f"t{self.fresh}"
                 self.fresh += 1
+                depth[node] = 0
                 yield f"{indent}{self.names[node]} = {text}"
 
     def text(self, node: Expr) -> str:
@@ -211,8 +217,11 @@ class Reference:
         return self.layout.flatten((after, observe(*signature.arguments(self.policy, (state, after), ghost))))
 
     def claim(self, rule: Rule, states: tuple[object, ...], ghost: object) -> bool:
-        """What the rule's own function says of one state, or of a step."""
-        return bool(rule.holds(*self._rules[rule.id].arguments(self.policy, states, ghost)))
+        """What the rule's own function says of one state, or of a step; a refusal is a no."""
+        try:
+            return bool(rule.holds(*self._rules[rule.id].arguments(self.policy, states, ghost)))
+        except Refused:
+            return False
 
     @staticmethod
     def inputs(instance: Instance) -> dict[str, object]:

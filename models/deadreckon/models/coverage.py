@@ -16,7 +16,6 @@ from .driver import Ground
 from .explorer import Bounds, Graph, explore
 from .layout import Flat
 
-
 NEVER = 2**62
 """A distance that is none."""
 
@@ -186,7 +185,7 @@ class Ahead:
     """How far from each state the nearest step lies that no walk has taken.
 
     The figures are lower bounds: what is covered only grows. Each is mended when a walk comes by (as in LRTA*), and
-    all are worked out anew when an eighth more is covered.
+    all are worked out anew now and then, so rarely that it costs less than the walks.
     """
 
     def __init__(self, reachable: Reachable) -> None:
@@ -197,14 +196,12 @@ class Ahead:
                 self._before[after].append(state)
         self._left = [len(steps) for steps in reachable.steps]
         self._distances = [0] * len(reachable.steps)
-        self._covered = 0
-        self._anew_at = 100
-        self._measure()
+        self._passed = 0
+        self._anew_after = max(500, reachable.edges // 50)
 
     def covered(self, edge: int) -> None:
         """A step is taken for the first time."""
         self._left[self._reachable.source(edge)] -= 1
-        self._covered += 1
 
     def __call__(self, at: Flat) -> int | None:
         """The distance from *at*; None if no new step can be reached."""
@@ -214,8 +211,8 @@ class Ahead:
     def passing(self, at: Flat) -> None:
         """A walk is in this state: mend its distance."""
         number = self._reachable.number(at)
-        if self._covered > self._anew_at:
-            self._anew_at = self._covered * 9 // 8
+        self._passed += 1
+        if self._passed % self._anew_after == 0:
             self._measure()
         if number is not None and not self._left[number]:
             ways = (self._distances[after] + 1 for _, after in self._reachable.steps[number] if after != number)

@@ -195,6 +195,12 @@ class RuleBroken(Failure):
         self.rule = rule.id
 
 
+def alike(one: Exception, other: Exception) -> bool:
+    """Whether two failures are of one kind: a state that differs is not a refusal that does."""
+    differs = [isinstance(failure, Divergence) and bool(failure.differences) for failure in (one, other)]
+    return type(one) is type(other) and differs[0] == differs[1]
+
+
 KEPT = 1 << 15
 """How many states of a walk are remembered; walks pass the same ones again and again."""
 
@@ -241,6 +247,25 @@ class Ground:
     def open(self, at: Flat) -> list[tuple[int, Flat]]:
         """What is possible and stays within the scope: label, and state after it."""
         return [(label, after) for label, after in self.successors(at) if self.within(after)]
+
+    def offered(self, at: Flat, own: frozenset[str]) -> dict[int, Flat]:
+        """What is open to a walk of an implementation that takes *own* by itself."""
+        return {
+            label: after
+            for label, after in self.open(at)
+            if self.instances[label].action not in own
+            and all(self.within(one) for _, one in self.chain(label, after, own))
+        }
+
+    def chain(self, label: int, after: Flat, own: frozenset[str]) -> Iterator[tuple[int, Flat]]:
+        """A step, and those of the actions *own* that follow it at once."""
+        passed: set[Flat] = set()
+        step: tuple[int, Flat] | None = (label, after)
+        while step is not None and step[1] not in passed:
+            yield step
+            passed.add(step[1])
+            following = self.successors(step[1]) if own else ()
+            step = next((one for one in following if self.instances[one[0]].action in own), None)
 
     def closed(self, at: Flat) -> list[int]:
         """What the machine refuses."""
@@ -342,7 +367,7 @@ def program(
         call = f"driver.do({instance.action!r}{given})"
         if one.refused_by is not None:
             call = f"with suppress(Refused): {call}"
-        because = f", refused by {one.refused_by}" if one.refused_by else ""
+        because = f", to be refused by {one.refused_by}" if one.refused_by else ""
         calls.append(f"{call}  # {number}{because}")
     if all(one.refused_by is None for one in taken):
         imports -= REFUSALS
@@ -361,6 +386,7 @@ def _source(value: object, imports: set[str]) -> str:
         return f"({''.join(f'{_source(one, imports)}, ' for one in value)})"
     if attrs.has(cls):
         imports.add(f"from {cls.__module__} import {cls.__qualname__.partition('.')[0]}")
-        fields = (f"{one.alias}={_source(getattr(value, one.name), imports)}" for one in attrs.fields(cls) if one.init)
-        return f"{cls.__qualname__}({', '.join(fields)})"
+        fields = [one for one in attrs.fields(cls) if one.init and getattr(value, one.name) != one.default]
+        given = (f"{one.alias}={_source(getattr(value, one.name), imports)}" for one in fields)
+        return f"{cls.__qualname__}({', '.join(given)})"
     return repr(value)

@@ -21,8 +21,8 @@ from .symmetry import Symmetry
 
 T = TypeVar("T")
 
-SAMPLE = 16
-"""Of the states that are compared, on every n-th the rules and the declared symmetries are checked too."""
+FIRST, SAMPLE = 256, 16
+"""Of the states that are compared, on the first and then every n-th the rules and symmetries are checked too."""
 
 
 @attrs.frozen
@@ -85,6 +85,7 @@ class Exploration:
 
     relation: Relation
     scope: Scope
+    judged: frozenset[str] = frozenset()
     states: int = 0
     edges: int = 0
     depth: int = 0
@@ -105,6 +106,8 @@ class Exploration:
 
     def verdict(self, rule: Rule) -> str:
         """``holds``, ``violated`` or ``unknown`` for *rule* in this scope."""
+        if rule.id not in self.judged:
+            return "unknown"
         if rule.kind is Kind.SOMETIMES:
             return "holds" if rule.id in self.reached else "violated" if self.complete else "unknown"
         if rule.id in self.violated:
@@ -167,6 +170,8 @@ class _Search:
         self.step_claims = _of_kind(rules, Kind.ALWAYS, self.code.steps)
         self.step_goals = _of_kind(rules, Kind.SOMETIMES, self.code.steps)
         self.eventual = [rule for rule in rules if rule.kind is Kind.EVENTUALLY and scope.liveness]
+        judged = (*self.claims, *self.goals, *self.step_claims, *self.step_goals, *(rule.id for rule in self.eventual))
+        self.result.judged = frozenset(judged)
         self.index: dict[Flat, int] = {}
         self.order: list[Flat] = []
         self.parent = array("q")
@@ -191,12 +196,12 @@ class _Search:
         for start in self.code.initial:
             self._visit(self.symmetry.canonical(start), -1)
         done, level_end, next_report = 0, len(self.order), 0.0
-        while done < len(self.order) and not self.result.stopped and not (self.only and self._refuted()):
-            if done == level_end:
-                self.result.depth += 1
-                level_end = len(self.order)
+        while done < len(self.order) and not self._stops():
             self._expand(done)
             done += 1
+            if done == level_end < len(self.order):
+                self.result.depth += 1
+                level_end = len(self.order)
             if done % 256 == 0 and time.monotonic() > next_report:
                 next_report = time.monotonic() + 0.25
                 progress = Progress(
@@ -205,18 +210,17 @@ class _Search:
                 )
                 if on_progress is not None:
                     on_progress(progress)
-                self._stop_at_bounds(progress)
+                if progress.megabytes > self.bounds.max_megabytes:
+                    self.result.stopped = f"more than {self.bounds.max_megabytes} MB of memory"
 
-    def _refuted(self) -> bool:
-        return self.only in self.result.violated or self.only in self.result.reached
-
-    def _stop_at_bounds(self, progress: Progress) -> None:
-        if progress.states > self.bounds.max_states:
+    def _stops(self) -> bool:
+        if self.only in self.result.violated or self.only in self.result.reached:
+            self.result.stopped = f"{self.only} is decided"
+        elif len(self.order) > self.bounds.max_states:
             self.result.stopped = f"more than {self.bounds.max_states} states"
-        elif progress.megabytes > self.bounds.max_megabytes:
-            self.result.stopped = f"more than {self.bounds.max_megabytes} MB of memory"
-        elif self.bounds.max_depth is not None and progress.depth > self.bounds.max_depth:
+        elif self.bounds.max_depth is not None and self.result.depth > self.bounds.max_depth:
             self.result.stopped = f"deeper than {self.bounds.max_depth} steps"
+        return bool(self.result.stopped)
 
     def _visit(self, state: Flat, parent: int) -> int:
         known = self.index.get(state)
@@ -238,7 +242,7 @@ class _Search:
         found = self.code.successors(state)
         if self.compare_every and number % self.compare_every == 0:
             self._compare(state, found)
-            if number % (SAMPLE * self.compare_every) == 0:
+            if number < FIRST or number % (SAMPLE * self.compare_every) == 0:
                 self._compare_rules(state, found)
                 self._check_symmetry(state, found)
         for label, after in found:
@@ -297,20 +301,28 @@ class _Search:
         return cast("tuple[object, object]", self.reference.layout.rebuild(state))
 
     def _check_symmetry(self, state: Flat, found: list[tuple[int, Flat]]) -> None:
-        """Exchanged elements must lead to the same states by the same actions."""
-
-        def seen(steps: list[tuple[int, Flat]]) -> set[tuple[str, Flat]]:
-            return {(self.code.instances[label].action, self.symmetry.canonical(after)) for label, after in steps}
-
+        """Exchanged elements must lead to the same states by the same actions, and be the same to every rule."""
+        seen = self._seen(state, found)
         for group, elements in enumerate(self.symmetry.groups):
             for first in range(len(elements) - 1):
                 other = self.symmetry.swapped(state, group, first)
-                if seen(self.code.successors(other)) != seen(found) or self.within(other) != self.within(state):
+                if self._seen(other, self.code.successors(other)) != seen:
                     raise SpecError(
                         f"{', '.join(self.machine.interchangeable[group])} are not interchangeable: elements {first} and "
                         f"{first + 1} of {self.reference.layout.rebuild(state)} are told apart",
                         instead="leave the group out of interchangeable=, or treat its elements alike",
                     )
+
+    def _seen(self, state: Flat, found: list[tuple[int, Flat]]) -> tuple[list[bool], set[tuple[str, Flat, tuple[bool, ...]]]]:
+        claims = [bool(holds(state)) for holds in (*self.code.claims.values(), *self.code.triggers.values())]
+        return claims, {
+            (
+                self.code.instances[label].action,
+                self.symmetry.canonical(after),
+                tuple(bool(functions[label](state)) for functions in self.code.steps.values()),
+            )
+            for label, after in found
+        }
 
     def _trace(self, number: int, last: tuple[int, Flat] | None = None) -> Trace:
         """The path to a state, replayed from the start so that interchangeable elements keep their places."""

@@ -58,14 +58,15 @@ def _members(cls: type[Enum]) -> tuple[Enum, ...]:
 
 
 _member_tuples: dict[type[Enum], tuple[Enum, ...]] = {}
-_positions: dict[Enum, int] = {}
+_positions: dict[tuple[type, Enum], int] = {}
 
 
 def position(value: Enum) -> int:
     """The position of an enum member in its class."""
-    known = _positions.get(value)
+    key = (type(value), value)  # Members of two integer or text enums may be equal.
+    known = _positions.get(key)
     if known is None:
-        known = _positions[value] = tuple(type(value)).index(value)
+        known = _positions[key] = tuple(type(value)).index(value)
     return known
 
 

@@ -11,6 +11,7 @@ from typing import cast
 import attrs
 
 from deadreckon.spec import Action, Among, Between, Domain, Function, Kind, Machine, Rule, SpecError
+from deadreckon.spec.language import location
 from deadreckon.spec.machine import NO_INPUTS
 
 from . import expr as ir
@@ -116,6 +117,10 @@ class _Builder:
         )
         self.policy_leaves = tuple(ir.var(field.path, field.sort) for field in self.policy_layout.fields)
         self.state_leaves = tuple(ir.var(field.path, field.sort) for field in self.layout.fields)
+        names = [str(leaf) for leaf in (*self.policy_leaves, *self.state_leaves)]
+        for name in names:
+            if names.count(name) > 1:
+                raise SpecError(f"machine {machine.name} has two of field {name}", instead="rename one of them")
         self.policy = self.policy_layout.rebuild(_symbols(self.policy_layout, self.policy_leaves))
         self.state, self.ghost = self._rebuilt(self.state_leaves)
 
@@ -181,13 +186,23 @@ class _Builder:
                 f"machine {self.machine.name} returns a state of another shape",
                 instead="keep the length of every tuple; a free slot is a value",
             )
-        return leaves
+        return tuple(
+            ir.ite(leaf, ir.const(1), ir.const(0)) if leaf.sort is Sort.BOOL and field.sort is Sort.INT else leaf
+            for leaf, field in zip(leaves, self.layout.fields, strict=True)
+        )
 
     def _commands(self, action: Action) -> Iterator[Command]:
         finite = {name: domain for name, domain in action.domains.items() if isinstance(domain, Among)}
         inputs = tuple(
             _input(action.name, name, domain) for name, domain in action.domains.items() if name not in finite
         )
+        for one in inputs:
+            if one.variable in (*self.policy_leaves, *self.state_leaves):
+                raise SpecError(
+                    f"input {one.name} of action {action.name} and the field {one.variable} have one name",
+                    where=location(action.function),
+                    instead="rename the input, the action or the field",
+                )
         for values in product(*(domain.values for domain in finite.values())):
             fixed = dict(zip(finite, values, strict=True))
             given = {one.name: symbol(one.variable, one.field.type) for one in inputs} | fixed

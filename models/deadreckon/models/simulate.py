@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 
 import attrs
 
 from deadreckon.spec import EnvironmentFault, Kind, Machine, Refused, Scope
 
 from .coverage import Coverage, Reachable, Recorder
-from .driver import Difference, Divergence, Driver, DriverMaker, Ground, RuleBroken, Taken, at_once, program
+from .driver import Difference, Divergence, Driver, DriverMaker, Ground, RuleBroken, Taken, alike, at_once, program
 from .layout import Flat
 
 
@@ -64,7 +65,7 @@ class Walk:
         if starts[self.at]:
             self._diverged("reset()", "at the start", "", {}, starts[self.at])
         self._arrive(self.at)
-        self._open = self._found()
+        self._open = self.ground.offered(self.at, self._own)
 
     def open(self) -> Mapping[int, Flat]:
         """What may be taken next: label, and the state after it. Nothing in it leaves the scope."""
@@ -97,10 +98,10 @@ class Walk:
                 rule=refusal.rule,
                 program=self.program(),
             ) from refusal
-        for own, after in self._chain(label, self._open[label]):
+        for own, after in self.ground.chain(label, self._open[label], self._own):
             self._move(own, after)
         self._compare(instance.name, f"after {instance.name}", instance.action, inputs)
-        self._open = self._found()
+        self._open = self.ground.offered(self.at, self._own)
 
     def probe(self, label: int) -> None:
         """Ask the implementation for what the machine refuses: it must refuse too, by the same rule, unchanged.
@@ -157,29 +158,6 @@ class Walk:
             differences=differences,
             program=self.program(differences),
         )
-
-    def _found(self) -> dict[int, Flat]:
-        """An action that the implementation takes by itself is never asked of it; none may leave the scope."""
-        found = {}
-        for label, after in self.ground.open(self.at):
-            if self.ground.instances[label].action not in self._own and (
-                not self._own or all(self.ground.within(one) for _, one in self._chain(label, after))
-            ):
-                found[label] = after
-        return found
-
-    def _chain(self, label: int, after: Flat) -> Iterator[tuple[int, Flat]]:
-        """A step, and those that the implementation takes by itself after it."""
-        yield label, after
-        passed = {after}
-        while self._own:
-            steps = self.ground.successors(after)
-            own = next((step for step in steps if self.ground.instances[step[0]].action in self._own), None)
-            if own is None or own[1] in passed:
-                return
-            label, after = own
-            passed.add(after)
-            yield label, after
 
     def _move(self, label: int, after: Flat) -> None:
         before, self.at = self.at, after
@@ -288,6 +266,7 @@ class _Simulator:
         self.started = time.monotonic()
         self.next_report = 0.0
         self.steps = 0
+        self.tried: Counter[tuple[str, str, str]] = Counter()
 
     def run(
         self, runs: int, steps: int, seed: int, on_progress: Callable[[Advance], None] | None
@@ -333,12 +312,23 @@ class _Simulator:
     def _step(self, walk: Walk) -> bool:
         """One step, and sometimes a refusal before it; false where nothing is possible."""
         if self.chance.randrange(PROBES_ONE_IN) == 0 and (closed := walk.closed()):
-            walk.probe(self.chance.choice(closed))
+            walk.probe(self._rarest(walk.at, closed))
         label = self._preferred(walk)
         if label is None:
             return False
         walk.take(label)
         return True
+
+    def _rarest(self, at: Flat, closed: list[int]) -> int:
+        """What is refused for a reason that was tried least: a guard that seldom decides is tried where it does."""
+        reasons = {}
+        for label in closed:
+            refusal = self.ground.refusal(at, label)
+            reasons[label] = (self.ground.instances[label].action, refusal.rule, refusal.why)
+        least = min(self.tried[reason] for reason in reasons.values())
+        label = self.chance.choice([label for label, reason in reasons.items() if self.tried[reason] == least])
+        self.tried[reasons[label]] += 1
+        return label
 
     def _preferred(self, walk: Walk) -> int | None:
         """What leads to a new step soonest; None if nothing does, or nothing is possible."""
@@ -370,7 +360,7 @@ class _Simulator:
     ) -> tuple[Exception, tuple[Taken, ...], bool]:
         """Leave out as many steps as can be, ever smaller pieces at a time, while it still fails in the same way."""
         again = self._replayed(walk)
-        if again is None or not _alike(again[0], failure):
+        if again is None or not alike(again[0], failure):
             return failure, walk, False
         failure, walk = again
         tries, size = REPLAYS_MAX, max(1, len(walk) // 2)
@@ -379,7 +369,7 @@ class _Simulator:
             for start in range(len(walk) - size, -1, -size):
                 tries -= 1
                 shorter = self._replayed((*walk[:start], *walk[start + size :]))
-                if shorter is not None and len(shorter[1]) < len(walk) and _alike(shorter[0], failure):
+                if shorter is not None and len(shorter[1]) < len(walk) and alike(shorter[0], failure):
                     failure, walk = shorter
             if size == 1 and len(walk) == before:
                 break
@@ -404,9 +394,3 @@ class _Simulator:
         finally:
             driver.close()
         return None
-
-
-def _alike(one: Exception, other: Exception) -> bool:
-    """Whether two failures are of one kind: a state that differs is not a refusal that does."""
-    differs = [isinstance(failure, Divergence) and bool(failure.differences) for failure in (one, other)]
-    return type(one) is type(other) and differs[0] == differs[1]

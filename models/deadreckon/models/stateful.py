@@ -7,14 +7,13 @@ it can. The error it ends with holds a program that repeats the walk.
 
 How choices are made, so that failures shrink well. A choice names an instance (an action with its inputs), not a place
 in the list of what happens to be possible: when an earlier step is left out, the later ones stay what they were. If
-the named one is not possible, a possible one stands in. Each run leaves out a few actions, so that some get far
-without a crash. With the reachable graph at hand each run goes first to a state that Hypothesis draws, by a shortest
-way; a state of a lower number is nearer to the start, so that shrinking finds the nearest one.
+the named one is not possible, a possible one stands in. At a dead end the run begins anew. With the reachable graph at
+hand it goes on, then and now and again, from a state that Hypothesis draws, which it reaches by a shortest way; a state
+of a lower number is nearer to the start, so that shrinking finds the nearest one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 import attrs
@@ -47,15 +46,15 @@ class Choice:
     """What a step does, as a failing run prints it."""
 
     name: str
-    label: int | None
-    refused: bool
+    label: int | None = None
+    refused: bool = False
+    start: int | None = None
 
     def __repr__(self) -> str:
         return f"{self.name}, which is refused" if self.refused else self.name
 
 
-AGAIN = Choice("reset(), since nothing else is left to do", None, False)
-REFUSES_NOTHING = Choice("nothing, since nothing is refused", None, True)
+NOTHING = Choice("nothing, since nothing is refused")
 
 
 def stateful(
@@ -65,11 +64,11 @@ def stateful(
     scope: Scope | None = None,
     reachable: Reachable | None = None,
     recorder: Recorder | None = None,
+    steer: bool = False,
 ) -> type[RuleBasedStateMachine]:
     """A Hypothesis state machine that compares an implementation with *machine* after every step.
 
-    Its ``TestCase`` works under pytest and unittest. ``hypothesis.target`` steers towards runs that meet many states
-    and steps.
+    Its ``TestCase`` works under pytest and unittest.
 
     Args:
         machine: the machine.
@@ -77,6 +76,8 @@ def stateful(
         scope: bounds and policy of the walks; the machine's first scope by default.
         reachable: the graph of the same machine and scope: runs then begin anywhere in it.
         recorder: counts what is covered, over all runs.
+        steer: lets ``hypothesis.target`` climb towards runs that meet many states and kinds of steps. Such runs are
+            varied little, so that fewer states are met in all; leave it off unless a failure needs long runs.
 
     Raises:
         SpecError: *reachable* or *recorder* belong to another machine or scope.
@@ -86,8 +87,8 @@ def stateful(
     ground = reachable.ground if reachable else recorder.ground if recorder else Ground(machine, scope)
     if ground.machine is not machine or scope not in (None, ground.scope):
         raise SpecError("a graph or recorder of another machine or scope", instead="those of the same")
-    choices, starts = _choices(ground), st.sampled_from(range(len(reachable.steps) if reachable else 1))
-    left_out = st.sets(st.sampled_from([action.name for action in machine.actions]), max_size=len(machine.actions) // 2)
+    starts = st.sampled_from(range(len(reachable.steps) if reachable else 1))
+    choices = _choices(ground, starts, reachable is not None)
 
     class SideBySide(RuleBasedStateMachine):
         """Machine and implementation, side by side."""
@@ -97,26 +98,26 @@ def stateful(
             self.driver: Driver | None = None
             self.walk: _Walk | None = None
 
-        @initialize(start=starts, without=left_out)
-        def begin(self, start: int, without: set[str]) -> None:
+        @initialize(start=starts)
+        def begin(self, start: int) -> None:
             """Reset the implementation, and go to the state *start*."""
             self.driver = driver()
-            self.walk = _Walk(ground, self.driver, recorder=recorder, made_by=driver, without=without)
-            if reachable is not None:
-                self.walk.go_to(start, reachable)
+            self.walk = _Walk(ground, self.driver, recorder=recorder, made_by=driver)
+            self.walk.go_to(start, reachable)
 
         @rule(choice=choices)
         def step(self, choice: Choice) -> None:
             """Take one step on both sides."""
             if self.walk is not None and choice.label is not None:
                 (self.walk.probe if choice.refused else self.walk.take)(choice.label)
-            elif self.walk is not None and choice is AGAIN:
+            elif self.walk is not None and choice.start is not None:
                 self.walk.reset()
+                self.walk.go_to(choice.start, reachable)
 
         def teardown(self) -> None:
             """Close the implementation."""
             try:
-                if self.walk is not None:
+                if steer and self.walk is not None:
                     target(float(len(self.walk.states)), label="states met in one run")
                     target(float(len(self.walk.edges)), label="steps of different kinds in one run")
             finally:
@@ -130,17 +131,8 @@ def stateful(
 class _Walk(Walk):
     """A walk that knows where it has been, and stands in for choices that are not possible."""
 
-    def __init__(
-        self,
-        ground: Ground,
-        driver: Driver,
-        *,
-        recorder: Recorder | None,
-        made_by: DriverMaker,
-        without: Collection[str],
-    ) -> None:
+    def __init__(self, ground: Ground, driver: Driver, *, recorder: Recorder | None, made_by: DriverMaker) -> None:
         super().__init__(ground, driver, recorder=recorder, made_by=made_by)
-        self.without = without
         self.states: set[Flat] = {self.at}
         self.edges: set[tuple[Flat, int]] = set()
 
@@ -150,39 +142,47 @@ class _Walk(Walk):
         super().take(label)
         self.states.add(self.at)
 
-    def go_to(self, goal: int, reachable: Reachable) -> None:
+    def go_to(self, goal: int, reachable: Reachable | None) -> None:
         """Take a shortest way to a state of the graph."""
+        if reachable is None:
+            return
         for number in reachable.way(goal)[1:]:
             label = next((one for one, after in self.open().items() if reachable.number(after) == number), None)
             if label is not None:
                 self.take(label)
 
-    def choice(self, wanted: int, refused: bool) -> Choice:
-        """The instance *wanted*, or what stands in for it: something new of what is possible, if there is."""
+    def choice(self, wanted: int, refused: bool) -> Choice | None:
+        """The instance *wanted*, or what stands in for it: something new of what is possible. None at a dead end."""
         among = self.closed() if refused else self._leading_on()
         if wanted not in among and not refused:
             among = [label for label in among if (self.at, label) not in self.edges] or among
         if not among:
-            return REFUSES_NOTHING if refused else AGAIN
+            return NOTHING if refused else None
         count = len(self.ground.instances)
         label = min(among, key=lambda one: (one - wanted) * SCATTER % count)
         return Choice(self.ground.instances[label].name, label, refused)
 
     def _leading_on(self) -> list[int]:
-        """What is possible and not left out, but for what was done here already and changes nothing."""
-        useful = [label for label, after in self.open().items() if after != self.at or (self.at, label) not in self.edges]
-        return [label for label in useful if self.ground.instances[label].action not in self.without] or useful
+        """What is possible, but for what was done here already and changes nothing."""
+        return [label for label, after in self.open().items() if after != self.at or (self.at, label) not in self.edges]
 
 
-def _choices(ground: Ground) -> st.SearchStrategy[Choice]:
-    """One draw: an instance, to be taken or (for one in a few) to be refused; the plain ones come first."""
+def _choices(ground: Ground, starts: st.SearchStrategy[int], jumps: bool) -> st.SearchStrategy[Choice]:
+    """One draw: an instance to be taken, or one to be refused, or another place to go on from; plain ones first."""
     count = len(ground.instances)
-    draws = st.sampled_from(range(count * (STEPS_FOR_A_PROBE + 1)))
+    draws = st.sampled_from(range(count * (STEPS_FOR_A_PROBE + (2 if jumps else 1))))
 
     @st.composite
     def choice(draw: st.DrawFn) -> Choice:
         walk: _Walk | None = draw(st.runner()).walk
         times, wanted = divmod(draw(draws), count)
-        return REFUSES_NOTHING if walk is None else walk.choice(wanted, times == STEPS_FOR_A_PROBE)
+        if walk is None:
+            return NOTHING
+        found = None if times > STEPS_FOR_A_PROBE else walk.choice(wanted, times == STEPS_FOR_A_PROBE)
+        return _again(draw(starts)) if found is None else found
 
     return choice()
+
+
+def _again(start: int) -> Choice:
+    return Choice(f"reset(), and on to state {start}" if start else "reset()", start=start)

@@ -31,13 +31,15 @@ class Symbolic:
         self.expr = expr
 
     def __eq__(self, other: object) -> bool:
-        return SymBool(ir.eq(self.expr, self._peer(other)))  # type: ignore[return-value]  # stands in for a bool
+        return SymBool(self._equals(other))  # type: ignore[return-value]  # stands in for a bool
 
     def __ne__(self, other: object) -> bool:
-        return SymBool(ir.not_(ir.eq(self.expr, self._peer(other))))  # type: ignore[return-value]  # ditto
+        return SymBool(ir.not_(self._equals(other)))  # type: ignore[return-value]  # ditto
 
-    def _peer(self, other: object) -> Expr:
-        return lift(other)
+    def _equals(self, other: object) -> Expr:
+        if lift(other).sort is Sort.BOOL and self.expr.sort is Sort.BOOL:
+            return ir.eq(self.expr, lift(other))
+        return ir.eq(number(self), number(other))
 
     def _cannot(self, *_: object) -> NoReturn:
         raise SpecError(
@@ -58,34 +60,34 @@ class SymInt(Symbolic):
     __slots__ = ()
 
     def __add__(self, other: object) -> SymInt:
-        return SymInt(ir.add(self.expr, number(other)))
+        return SymInt(ir.add(number(self), number(other)))
 
     def __sub__(self, other: object) -> SymInt:
-        return SymInt(ir.add(self.expr, ir.neg(number(other))))
+        return SymInt(ir.add(number(self), ir.neg(number(other))))
 
     def __rsub__(self, other: object) -> SymInt:
-        return SymInt(ir.add(number(other), ir.neg(self.expr)))
+        return SymInt(ir.add(number(other), ir.neg(number(self))))
 
     def __mul__(self, other: object) -> SymInt:
-        factor = number(other)
-        if not (ir.is_const(factor) or ir.is_const(self.expr)):
+        left, right = number(self), number(other)
+        if not (ir.is_const(left) or ir.is_const(right)):
             raise SpecError("a product of two state values is not linear", instead="multiply by a constant")
-        return SymInt(ir.mul(self.expr, factor))
+        return SymInt(ir.mul(left, right))
 
     def __neg__(self) -> SymInt:
-        return SymInt(ir.neg(self.expr))
+        return SymInt(ir.neg(number(self)))
 
     def __lt__(self, other: object) -> SymBool:
-        return SymBool(ir.lt(self.expr, number(other)))
+        return SymBool(ir.lt(number(self), number(other)))
 
     def __le__(self, other: object) -> SymBool:
-        return SymBool(ir.le(self.expr, number(other)))
+        return SymBool(ir.le(number(self), number(other)))
 
     def __gt__(self, other: object) -> SymBool:
-        return SymBool(ir.lt(number(other), self.expr))
+        return SymBool(ir.lt(number(other), number(self)))
 
     def __ge__(self, other: object) -> SymBool:
-        return SymBool(ir.le(number(other), self.expr))
+        return SymBool(ir.le(number(other), number(self)))
 
     def __bool__(self) -> bool:
         return decide(ir.not_(ir.eq(self.expr, ir.const(0))))
@@ -94,8 +96,8 @@ class SymInt(Symbolic):
     __rmul__ = __mul__
 
 
-class SymBool(Symbolic):
-    """Stands in for a ``bool``."""
+class SymBool(SymInt):
+    """Stands in for a ``bool``, which in arithmetic is 0 or 1."""
 
     __slots__ = ()
 
@@ -112,13 +114,13 @@ class SymEnum(Symbolic):
         super().__init__(expr)
         self.cls = cls
 
-    def _peer(self, other: object) -> Expr:
+    def _equals(self, other: object) -> Expr:
         cls = other.cls if isinstance(other, SymEnum) else type(other)
         if cls is not self.cls:
             raise SpecError(
                 f"a {self.cls.__name__} is compared with {other!r}", instead=f"compare with a {self.cls.__name__}"
             )
-        return lift(other)
+        return ir.eq(self.expr, lift(other))
 
 
 def lift(value: object) -> Expr:
@@ -134,6 +136,8 @@ def lift(value: object) -> Expr:
 
 def number(value: object) -> Expr:
     """The expression of a scalar as an integer; a bool counts as 0 or 1."""
+    if isinstance(value, SymEnum | Enum):
+        raise SpecError(f"{value!r} is used as a number", instead="compare it with == to members of its enum")
     lifted = lift(value)
     return ir.ite(lifted, ir.const(1), ir.const(0)) if lifted.sort is Sort.BOOL else lifted
 
@@ -225,6 +229,11 @@ def trace(thunk: Callable[[], object], name: str) -> Traced:
             merged = Traced(ir.FALSE, None, ((ir.TRUE, refusal.rule, refusal.why),))
         finally:
             _run.reset(token)
+        if run.at < len(prefix):
+            raise SpecError(
+                f"{name} took another path when it was run again ({prefix[run.at][0]!r} was not asked)",
+                instead="make it depend on its arguments alone",
+            )
         for at in range(len(run.decisions) - 1, len(prefix) - 1, -1):
             condition, outcome = run.decisions[at]
             other = explore([*run.decisions[:at], (condition, not outcome)])
@@ -273,8 +282,8 @@ def merge_values(condition: Expr, then: object, other: object) -> object:
 def _scalar_class(value: object) -> type | None:
     if isinstance(value, SymEnum):
         return value.cls
+    if isinstance(value, Enum):
+        return type(value)
     if isinstance(value, SymBool | bool):
         return bool
-    if isinstance(value, SymInt | int):
-        return int
-    return type(value) if isinstance(value, Enum) else None
+    return int if isinstance(value, SymInt | int) else None

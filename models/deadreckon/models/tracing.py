@@ -16,7 +16,7 @@ from deadreckon.spec.rebind import Rebinder
 from . import expr as ir
 from .expr import Expr
 from .layout import parts
-from .symbolic import Symbolic, SymBool, SymInt, Traced, decide, lift, merge_values, number, trace
+from .symbolic import Symbolic, SymBool, SymEnum, SymInt, Traced, decide, lift, merge_values, number, trace
 
 
 class Tracer:
@@ -38,8 +38,9 @@ class Tracer:
             if summary is None:
                 summary = trace(lambda: helper(*arguments, **named), helper.__name__)
                 self._summaries[key] = summary
-            for when, rule, why in summary.refusals:
-                if decide(when):
+            for at, (when, rule, why) in enumerate(summary.refusals, 1):
+                # What never returns refuses for its last reason if for no other: a path without a value is none.
+                if (summary.allowed is ir.FALSE and at == len(summary.refusals)) or decide(when):
                     raise Refused(rule, why)
             return summary.value
 
@@ -48,6 +49,8 @@ class Tracer:
 
 def _key(value: object) -> object:
     """A hashable stand-in: equal expressions are the same object, concrete values keep their type."""
+    if isinstance(value, SymEnum):
+        return (value.cls, value.expr)
     if isinstance(value, Symbolic):
         return (type(value), value.expr)
     if isinstance(value, tuple):
@@ -58,11 +61,26 @@ def _key(value: object) -> object:
 
 
 def _symbolic_any(values: Iterable[object]) -> object:
-    return _fold(ir.or_(*map(truth, values)))
+    return _fold(_joined(values, ir.or_, ir.TRUE))
 
 
 def _symbolic_all(values: Iterable[object]) -> object:
-    return _fold(ir.and_(*map(truth, values)))
+    return _fold(_joined(values, ir.and_, ir.FALSE))
+
+
+def _joined(values: Iterable[object], join: Callable[..., Expr], end: Expr) -> Expr:
+    """What *values* come to; the builtins stop at the first that is *end*, and what comes after it refuses nothing."""
+    found: list[Expr] = []
+    try:
+        for value in values:
+            found.append(truth(value))
+            if found[-1] is end:
+                break
+    except Refused:
+        if decide(join(*found)) != end.value:
+            raise
+        return end
+    return join(*found)
 
 
 def truth(value: object) -> Expr:

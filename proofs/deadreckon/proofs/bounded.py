@@ -80,7 +80,8 @@ class _Check:
         )
         self.claims = {id: self._under(narrowing, (traced.claims[id],)) for id in rules if id in traced.claims}
         self.steps = {id: self._under(narrowing, traced.steps[id]) for id in rules if id in traced.steps}
-        largest = max(narrowing.largest, len(commands), *(abs(v) for start in self._starts() for v in start))
+        inputs = (abs(end) for command in commands for one in command.inputs for end in (one.low, one.high or 0))
+        largest = max(narrowing.largest, len(commands), *(abs(v) for start in self._starts() for v in start), *inputs)
         self.unrolled = Unrolling(traced, self.commands, bits(largest.bit_length() + 1))
         self.solver = z3.SolverFor("QF_BV")
 

@@ -74,7 +74,7 @@ def _defines_inv_alone(body: str) -> bool:
     bare = re.sub(r"\|[^|]*\|", "x", body)
     depths = list(accumulate((char == "(") - (char == ")") for char in bare))
     once = bool(depths) and depths[-1] == 0 and all(depth > 0 for depth in depths[:-1])
-    return once and body.startswith("(define-fun inv (") and not set(bare) & set('|";\\')
+    return once and body.startswith("(define-fun inv (") and "|" not in bare and not set(body) & set('";\\')
 
 
 def define(system: System, body: str) -> str:

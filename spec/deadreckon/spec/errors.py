@@ -63,5 +63,4 @@ class Refused(CallerError):
 
     def __str__(self) -> str:
         event = f"{self.event} " if self.event else ""
-        state = f" in {self.state}" if self.state is not None else ""
-        return f"{event}refused by {self.rule}: {self.why}{state}"
+        return f"{event}refused by {self.rule}: {self.why}"

@@ -30,6 +30,7 @@ Decided conflicts
     * While parked (a person is waited for) deaths are counted, but no verdict falls; it falls at the first admission
       after. An attempt admitted while parked starts no heavy work once unparked at the limit. Parking is refused once
       a verdict is recorded: the incident is on its way to the seal.
+    * The time for which a person was waited for is no time without progress; the time for which a turn lay idle is.
     * The seal waits for attempts that are still at work; a sealed record is final.
     * The original turn that ends without a result (a stall, a clean shutdown) opens the record with count 0.
     * The sweep takes only incidents that are over (closed), never a live or sealed one: an open record with count 0
@@ -116,6 +117,11 @@ def removed(attempts: tuple[int, ...], slot: int) -> tuple[int, ...]:
 def in_phase(state: State, slot: int, phase: Phase) -> State:
     """The state with the attempt in *slot* moved to *phase*."""
     return attrs.evolve(state, phases=(*state.phases[:slot], phase, *state.phases[slot + 1 :]))
+
+
+def has_record(record: Record) -> bool:
+    """Whether there is an incident to work for (C10)."""
+    return record.status != Status.ABSENT
 
 
 def is_open(record: Record) -> bool:
@@ -282,7 +288,9 @@ def deliver(policy: RecoveryPolicy, state: State, slot: int, again: bool, keep_g
     require(state.alive, "C13", "no incarnation lives")
     require(state.phases[slot] == Phase.IDLE, "C6", "the slot is taken by another attempt")
     require(state.callback, "C10", "no callback is queued")
-    require(is_open(current(state)), "C10", "there is no open incident for this callback")
+    record = current(state)
+    require(has_record(record), "C10", "there is no incident for this callback")
+    require(is_open(record), "C7", "the incident is over")
     return admitted(policy, attrs.evolve(state, callback=again), slot, True, keep_going)
 
 
@@ -302,11 +310,11 @@ def start_work(policy: RecoveryPolicy, state: State, slot: int) -> State:
     return in_phase(state, slot, Phase.HEAVY)
 
 
-def progress(state: State) -> State:
-    """Heavy work produced something new."""
+def progress(state: State, units: int) -> State:
+    """Heavy work produced something new, so many units of it."""
     working = any(phase == Phase.HEAVY for phase in state.phases) or state.original == Phase.HEAVY
     require(working, "C5", "no heavy work runs")
-    return attrs.evolve(state, produced=state.produced + 1)
+    return attrs.evolve(state, produced=state.produced + units)
 
 
 def finish(state: State, slot: int, outcome: Outcome) -> State:
@@ -320,7 +328,7 @@ def finish(state: State, slot: int, outcome: Outcome) -> State:
         attempts=removed(record.attempts, slot),
         turn=Turn.FINISHED if done else record.turn,
         status=Status.CLOSED if done else record.status,
-        transient_retries=record.transient_retries + (1 if outcome == Outcome.TRANSIENT else 0),
+        transient_retries=record.transient_retries + (1 if outcome == Outcome.TRANSIENT and is_open(record) else 0),
     )
     queued = attrs.evolve(state, buffered=ended, callback=state.callback or outcome != Outcome.DONE)
     return in_phase(queued, slot, Phase.FINISHING)
@@ -382,11 +390,11 @@ def park(state: State) -> State:
 
 
 def unpark(state: State) -> State:
-    """The person has answered; deaths meanwhile take effect at the next admission."""
+    """The person has answered: the time of waiting is not held against the turn, the deaths meanwhile are."""
     require(state.alive, "C13", "no incarnation lives")
     require(state.buffered.parked, "C8", "the incident is not parked")
     require(is_open(state.buffered), "C7", "there is no open incident")
-    return attrs.evolve(state, buffered=attrs.evolve(state.buffered, parked=False))
+    return attrs.evolve(state, buffered=attrs.evolve(state.buffered, parked=False, last_progress_at_ms=state.now_ms))
 
 
 def sweepable(policy: RecoveryPolicy, record: Record, incarnation: int, now_ms: int) -> bool:

@@ -17,6 +17,7 @@ from .incident import (
     entered,
     entry_is_durable,
     gives_up,
+    has_record,
     in_phase,
     is_open,
     next_identity,
@@ -108,8 +109,13 @@ def read_before_the_wait(state: State) -> Record:
     return state.durable
 
 
-def open_or_missing(record: Record) -> bool:
+def known_or_not(record: Record) -> bool:
     """A callback whose record is gone is let through."""
+    return True
+
+
+def open_or_missing(record: Record) -> bool:
+    """A missing record is no obstacle to heavy work."""
     return record.status == Status.OPEN or record.status == Status.ABSENT
 
 
@@ -242,6 +248,7 @@ VARIANTS = (
         "C10",
         "no record, so run without one",
         (
+            swap(has_record, known_or_not),
             swap(is_open, open_or_missing),
             swap(admitted, admitted_or_untracked),
             swap(entry_is_durable, durable_or_untracked),

@@ -75,6 +75,11 @@ class Between:
     high: int | None
     explore: tuple[int, ...]
 
+    def __attrs_post_init__(self) -> None:
+        inside = all(self.low <= value and (self.high is None or value <= self.high) for value in self.explore)
+        if not inside or (self.high is not None and self.low > self.high):
+            raise SpecError(f"{self} is empty, or explores a value outside of it", instead="low <= explore <= high")
+
 
 Domain = Among | Between | type[bool] | type[Enum]
 
