@@ -1,5 +1,5 @@
 ; An inductive invariant of the machine incident, checked anew on every run by every solver.
-; fingerprint: 3d98a609f7b34cad7c31e0aa6b8baf0b
+; fingerprint: 6468c878904c1267f805572688ffc109
 ; proves: C1 by 1-induction
 ; proves: C2 by 1-induction
 ; proves: C4a by 1-induction

@@ -16,8 +16,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import attrs
-
 from deadreckon.spec import EnvironmentFault, Machine, Scope, SpecError
 
 from .coverage import Reachable, Recorder
@@ -41,14 +39,14 @@ SCATTER = 7919
 """A prime: what stands in for an impossible instance is not always its neighbour."""
 
 
-@attrs.frozen
 class Choice:
-    """What a step does, as a failing run prints it."""
+    """What a step does; a failing run prints it by its name."""
 
-    name: str
-    label: int | None = None
-    refused: bool = False
-    start: int | None = None
+    def __init__(self, name: str, label: int | None = None, *, refused: bool = False, start: int | None = None) -> None:
+        self.name = name
+        self.label = label
+        self.refused = refused
+        self.start = start
 
     def __repr__(self) -> str:
         return f"{self.name}, which is refused" if self.refused else self.name
@@ -160,7 +158,7 @@ class _Walk(Walk):
             return NOTHING if refused else None
         count = len(self.ground.instances)
         label = min(among, key=lambda one: (one - wanted) * SCATTER % count)
-        return Choice(self.ground.instances[label].name, label, refused)
+        return Choice(self.ground.instances[label].name, label, refused=refused)
 
     def _leading_on(self) -> list[int]:
         """What is possible, but for what was done here already and changes nothing."""

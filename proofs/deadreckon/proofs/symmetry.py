@@ -7,6 +7,7 @@ and initial state as it is.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import permutations
 
 import z3
 
@@ -50,9 +51,23 @@ def _told_apart(relation: Relation, exchanged: tuple[Expr, ...], order: tuple[in
         if any(start[at] is not start[to] for at, to in enumerate(order)):
             yield "an initial state"
     for command in relation.commands:
-        candidates = (other for other in relation.commands if other.action == command.action)
-        if not any(_mirrors(relation, command, other, swap, order) for other in candidates):
+        candidates = (
+            (other, inputs)
+            for other in relation.commands
+            if other.action == command.action
+            for inputs in _exchanges(command)
+        )
+        if not any(_mirrors(relation, command, other, swap | inputs, order) for other, inputs in candidates):
             yield command.name
+
+
+def _exchanges(command: Command) -> Iterator[dict[Expr, Expr]]:
+    """The ways to exchange inputs of one domain: an exchange of elements may exchange what is said of them."""
+    variables = [one.variable for one in command.inputs]
+    domains = [(one.field.type, one.low, one.high) for one in command.inputs]
+    for order in permutations(range(len(variables))):
+        if all(domains[at] == domains[to] for at, to in enumerate(order)):
+            yield {variables[at]: variables[to] for at, to in enumerate(order)}
 
 
 def _mirrors(

@@ -6,6 +6,7 @@ from . import hold as hold_actions
 from . import hold_lemmas as lemmas
 from . import hold_rules as rules
 from .hold import initial
+from .hold_rules import terminal
 from .hold_state import Call, Caller, Evidence, Fact, Hold, HoldPolicy, State, Told, Wait, policy_is_valid
 from .hold_variants import VARIANTS
 from .language import Among, Between, Rule
@@ -53,7 +54,7 @@ def sharing(state: State) -> bool:
 
 def may_rest(state: State) -> bool:
     """Nobody has to ask for a hold."""
-    return all(hold.fact == Fact.ABSENT or rules.terminal(hold) for hold in state.holds)
+    return all(hold.fact == Fact.ABSENT or terminal(hold) for hold in state.holds)
 
 
 hold = Machine(

@@ -1,0 +1,59 @@
+"""Every machine, scope, rule and variant comes to what ``models/manifest.json`` says."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.nocover import manifest
+else:
+
+    def _beside(name: str) -> ModuleType:
+        """The module of this name beside this file: tests are no package."""
+        spec = importlib.util.spec_from_file_location(f"nocover_{name}", Path(__file__).with_name(f"{name}.py"))
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[spec.name] = module
+        spec.loader.exec_module(module)
+        return module
+
+    manifest = _beside("manifest")
+
+MACHINES = manifest.machines()
+
+
+def test_every_machine_is_pinned_and_no_other() -> None:
+    """The manifest has an entry for each built-in machine and each example."""
+    assert set(manifest.read()) == set(MACHINES)
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_machine_comes_to_what_is_pinned(name: str) -> None:
+    """States, edges, depth, cut, verdicts, proofs and shortest counterexamples are those of the manifest."""
+    found = json.loads(json.dumps(manifest.pins(MACHINES[name])))
+    changed = manifest.difference({name: manifest.read()[name]}, {name: found})
+    assert not changed, f"regenerate with: python tests/nocover/manifest.py --write\n{changed}"
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_what_is_pinned_is_good(name: str) -> None:
+    """Nothing bad is pinned: scopes are complete and free of deadlocks, rules hold, proofs are proofs, defects fall."""
+    pinned = json.loads(json.dumps(manifest.read()[name]))
+    assert all(scope["complete"] and not scope["deadlock"] for scope in pinned["scopes"].values())
+    assert {rule["explored"] for rule in pinned["rules"].values()} == {"holds"}
+    assert all(proof.startswith("proved by ") for proof in pinned["proved"].values())
+    assert {id for id, rule in pinned["rules"].items() if rule["kind"] == "always"} == set(pinned["proved"])
+    assert all(variant["steps"] for variant in pinned["variants"].values())
+
+
+def test_a_difference_says_where() -> None:
+    """Two manifests that differ in one number are told apart by one line each."""
+    old, new = ({"m": {"scopes": {"s": {"states": count, "edges": 2}}}} for count in (1, 3))
+    assert manifest.difference(old, old) == ""
+    assert manifest.difference(old, new).splitlines()[-2:] == ["-m: scopes: s: states: 1", "+m: scopes: s: states: 3"]
