@@ -102,7 +102,10 @@ far = attrs.evolve(
     driven,
     name="far",
     initial=(start,),
-    actions=(action(drive, by=Between(-400, None, explore=(-400, -399))), action(wait, by=Between(1, None, (1, 10**6)))),
+    actions=(
+        action(drive, by=Between(-400, None, explore=(-400, -399))),
+        action(wait, by=Between(1, None, (1, 10**6))),
+    ),
 )
 
 

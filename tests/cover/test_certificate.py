@@ -176,15 +176,19 @@ FORGED: dict[str, Callable[[Relation], str]] = {
     "a contradiction after a comment": lambda traced: text_of("true ; (\n) (assert false) (assert true ;)\n", traced),
     "an exit": lambda traced: text_of(GOOD, traced) + "(check-sat)\n(exit)\n",
     "rules that are none": lambda traced: text_of(GOOD, traced).replace("; proves: F1", "; proves: F9"),
-    "a rule beside the others": lambda traced: text_of(GOOD, traced).replace("; proves: F1", "; proves: F9 by 1\n; proves: F1"),
+    "a rule beside the others": lambda traced: text_of(GOOD, traced).replace(
+        "; proves: F1", "; proves: F9 by 1\n; proves: F1"
+    ),
     "a rule missing": lambda traced: text_of(GOOD, traced).replace("; proves: F1 by spacer\n", ""),
     "no rules": lambda traced: holding(GOOD, traced).invariant,
     "no fingerprint": lambda traced: text_of(GOOD, traced).replace("; fingerprint", "; footprint"),
     "another fingerprint": lambda traced: text_of(GOOD, traced).replace(traced.fingerprint(), "0" * 32),
     "another machine": lambda traced: (ROOT / "proofs" / "invariants" / "incident.smt2").read_text(encoding="utf-8"),
-    "another machine, forged": lambda traced: (ROOT / "proofs" / "invariants" / "incident.smt2")
-    .read_text(encoding="utf-8")
-    .replace(relation(incident).fingerprint(), traced.fingerprint()),
+    "another machine, forged": lambda traced: (
+        (ROOT / "proofs" / "invariants" / "incident.smt2")
+        .read_text(encoding="utf-8")
+        .replace(relation(incident).fingerprint(), traced.fingerprint())
+    ),
 }
 
 

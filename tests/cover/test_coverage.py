@@ -60,7 +60,7 @@ def taken(walk: Walk, name: str) -> None:
 
 
 def test_totals_are_those_of_the_exploration() -> None:
-    """The denominator is what the explorer finds within the scope; steps count once for each action and pair of ends."""
+    """The denominator is what the explorer finds within the scope; a step counts once for its action and ends."""
     found = explore(boxes, keep_graph=True)
     reachable = Reachable(boxes)
     assert found.graph is not None

@@ -95,9 +95,7 @@ def test_width_is_exact(root: Expr, place: tuple[dict[Expr, Interval], dict[Expr
     narrowing = Narrowing(ranges)
     (narrowed,) = narrowing((root,))
     algebra = bits(narrowing.largest.bit_length() + 1)
-    ground = {
-        leaf: algebra.constant(bool(one.value) if leaf is P else int(one.value)) for leaf, one in values.items()
-    }
+    ground = {leaf: algebra.constant(bool(one.value) if leaf is P else int(one.value)) for leaf, one in values.items()}
     result = z3.simplify(lower((narrowed,), algebra, ground)[0])
     found = z3.is_true(result) if z3.is_bool(result) else result.as_signed_long()
     assert found == value(root, values)

@@ -81,9 +81,7 @@ def test_a_false_rule_is_refuted_and_the_others_are_proved(tmp_path: Path) -> No
     assert proofs["F1"].verdict == "proved"
 
 
-def test_a_rule_that_nobody_can_prove_is_unknown_with_its_step(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_rule_that_nobody_can_prove_is_unknown_with_its_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """When Spacer gives up, the verdict is unknown, and the step that induction stumbles over is labelled."""
     monkeypatch.setattr(z3.Fixedpoint, "query", lambda self, *query: z3.unknown)
     proofs = prove(sound, invariants=tmp_path)

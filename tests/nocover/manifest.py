@@ -13,13 +13,13 @@ import difflib
 import importlib.util
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from deadreckon.models.explorer import Bounds, Exploration, explore
 from deadreckon.models.relation import Relation, relation
 from deadreckon.proofs import prove
-from deadreckon.spec import Kind, Machine, Rule
+from deadreckon.spec import Kind, Machine, Rule, Variant
 from deadreckon.spec.machines import MACHINES
 
 ROOT = Path(__file__).parents[2]
@@ -47,15 +47,16 @@ def _example(name: str) -> Machine:
     return machine
 
 
-def pins(machine: Machine) -> Pins:
-    """All that is pinned of one machine."""
+def pins(machine: Machine, pinned: Mapping[str, int | None] | None = None) -> Pins:
+    """All that is pinned of one machine. Variants are looked into no deeper than the steps *pinned*, if given."""
+    deepest = pinned or {}
     traced = relation(machine)
     runs = [explore(machine, scope, traced=traced, compare_every=COMPARE_EVERY) for scope in machine.scopes]
     return {
         "scopes": {run.scope.name: _space(run) for run in runs},
         "rules": {rule.id: {"kind": rule.kind.value, "explored": _verdict(rule, runs)} for rule in machine.rules},
         "proved": dict(_proved(traced)),
-        "variants": {variant.name: _refuted(machine, variant.name, variant.rule) for variant in machine.variants},
+        "variants": {one.name: _refuted(machine, one, deepest.get(one.name)) for one in machine.variants},
     }
 
 
@@ -84,19 +85,19 @@ def _proved(traced: Relation) -> Iterator[tuple[str, str]]:
         yield id, f"{proof.verdict} by {proof.method}" if proof.verdict == "proved" else proof.verdict
 
 
-def _refuted(machine: Machine, name: str, id: str) -> Pins:
+def _refuted(machine: Machine, variant: Variant, deepest: int | None) -> Pins:
     """The shortest counterexample of a variant, over all scopes; the first scope in which it is found."""
-    bad = machine.variant(name)
-    traced, rule = relation(bad), bad.rule(id)
-    best: Pins = {"rule": id, "steps": None, "scope": None}
-    bounds = Bounds()
-    for scope in sorted(machine.scopes, key=lambda scope: scope.liveness):
-        if rule.kind is Kind.EVENTUALLY and not scope.liveness:
-            continue
-        found = explore(bad, scope, traced=traced, only=id, bounds=bounds, compare_every=0).violated.get(id)
-        if found is not None and (bounds.max_depth is None or len(found) <= bounds.max_depth):
-            best = {"rule": id, "steps": len(found), "scope": scope.name}
-            bounds = bounds if rule.kind is Kind.EVENTUALLY else Bounds(max_depth=len(found) - 1)
+    bad = machine.variant(variant.name)
+    traced, rule = relation(bad), bad.rule(variant.rule)
+    eventual = rule.kind is Kind.EVENTUALLY
+    scopes = [scope for scope in machine.scopes if scope.liveness or not eventual]
+    best: Pins = {"rule": rule.id, "steps": None, "scope": None}
+    for scope in scopes:
+        bounds = Bounds() if eventual else Bounds(max_depth=deepest)  # a run without end shows in whole graphs alone
+        found = explore(bad, scope, traced=traced, only=rule.id, bounds=bounds, compare_every=0).violated.get(rule.id)
+        if found is not None and (deepest is None or len(found) <= deepest):
+            best = {"rule": rule.id, "steps": len(found), "scope": scope.name}
+            deepest = len(found) - 1
     return best
 
 

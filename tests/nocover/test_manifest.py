@@ -36,8 +36,9 @@ def test_every_machine_is_pinned_and_no_other() -> None:
 @pytest.mark.parametrize("name", MACHINES)
 def test_machine_comes_to_what_is_pinned(name: str) -> None:
     """States, edges, depth, cut, verdicts, proofs and shortest counterexamples are those of the manifest."""
-    found = json.loads(json.dumps(manifest.pins(MACHINES[name])))
-    changed = manifest.difference({name: manifest.read()[name]}, {name: found})
+    pinned = json.loads(json.dumps(manifest.read()[name]))
+    found = manifest.pins(MACHINES[name], {one: pin["steps"] for one, pin in pinned["variants"].items()})
+    changed = manifest.difference({name: pinned}, {name: found})
     assert not changed, f"regenerate with: python tests/nocover/manifest.py --write\n{changed}"
 
 

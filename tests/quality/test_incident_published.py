@@ -390,7 +390,9 @@ def test_the_defaults_are_those_published() -> None:
     assert attrs.astuple(RecoveryPolicy()) == (5, 10, 300_000, 1_000, 30_000, 3_600_000)
 
 
-@pytest.mark.parametrize(("retries", "limit"), [(0, 1), (2.7, 3), (3, 4), (math.inf, UNLIMITED), (UNLIMITED, UNLIMITED)])
+@pytest.mark.parametrize(
+    ("retries", "limit"), [(0, 1), (2.7, 3), (3, 4), (math.inf, UNLIMITED), (UNLIMITED, UNLIMITED)]
+)
 def test_the_old_name_means_one_more(retries: float, limit: int) -> None:
     """``max_oom_retries=v`` means floor(v) + 1, and warns."""
     with pytest.warns(DeprecationWarning, match="max_oom_retries is deprecated"):

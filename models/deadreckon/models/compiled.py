@@ -196,9 +196,7 @@ class Reference:
         self.machine = relation.machine
         self.layout = relation.layout
         self.policy = policy
-        self._actions = {
-            action.name: (action.function, self.machine.signature(action.function)) for action in self.machine.actions
-        }
+        self._calls: dict[Instance, Callable[[object], object]] = {}
         self._rules = {rule.id: self.machine.signature(rule.holds) for rule in self.machine.rules}
         observe = self.machine.observe
         self._observer = None if observe is None else (observe, self.machine.signature(observe))
@@ -206,15 +204,26 @@ class Reference:
     def step(self, instance: Instance, pair: tuple[object, object]) -> Flat | None:
         """The flat state after *instance*, or None when it is refused."""
         state, ghost = pair
-        function, signature = self._actions[instance.action]
         try:
-            after = function(*signature.arguments(self.policy, (state,), None, self.inputs(instance)))
+            after = self._call(instance)(state)
         except Refused:
             return None
         if self._observer is None:
             return self.layout.flatten((after, None))
         observe, signature = self._observer
         return self.layout.flatten((after, observe(*signature.arguments(self.policy, (state, after), ghost))))
+
+    def _call(self, instance: Instance) -> Callable[[object], object]:
+        """The instance as a function of the state alone."""
+        known = self._calls.get(instance)
+        if known is None:
+            function = self.machine.action(instance.action).function
+            mark = object()
+            arguments = self.machine.signature(function).arguments(self.policy, (mark,), None, self.inputs(instance))
+            at = arguments.index(mark) if mark in arguments else len(arguments)
+            ahead, behind = tuple(arguments[:at]), tuple(arguments[at + 1 :])
+            known = self._calls[instance] = lambda state: function(*ahead, state, *behind)
+        return known
 
     def claim(self, rule: Rule, states: tuple[object, ...], ghost: object) -> bool:
         """What the rule's own function says of one state, or of a step; a refusal is a no."""

@@ -196,9 +196,12 @@ class RuleBroken(Failure):
 
 
 def alike(one: Exception, other: Exception) -> bool:
-    """Whether two failures are of one kind: a state that differs is not a refusal that does."""
-    differs = [isinstance(failure, Divergence) and bool(failure.differences) for failure in (one, other)]
-    return type(one) is type(other) and differs[0] == differs[1]
+    """Whether two failures are of one kind: a state that differs, a refusal that is missing, one too many."""
+    kinds = [
+        (isinstance(failure, Divergence) and bool(failure.differences), isinstance(failure.__cause__, Refused))
+        for failure in (one, other)
+    ]
+    return type(one) is type(other) and kinds[0] == kinds[1]
 
 
 KEPT = 1 << 15

@@ -15,7 +15,7 @@ from deadreckon.spec import InternalError, Kind, Machine, Rule, Scope, SpecError
 
 from .compiled import Compiled, Instance, Reference, compile_relation
 from .layout import Flat
-from .liveness import fair_violation
+from .liveness import Lasso, fair_violation
 from .relation import Relation, relation
 from .symmetry import Symmetry
 
@@ -134,8 +134,8 @@ def explore(
         traced: its relation, if it is there already.
         only: judge this rule alone, and stop at its first violation.
         bounds: when to give up.
-        compare_every: the machine's own functions are run on every n-th state, on all its inputs, and compared with
-            the traced relation (translation validation); 0 never.
+        compare_every: the machine's own functions are run on every edge of every n-th state and compared with the
+            traced relation (translation validation), of a sample of these states on every refusal and rule too; 0 never.
         keep_graph: whether the result keeps all states and steps.
         on_progress: called a few times a second.
 
@@ -241,8 +241,9 @@ class _Search:
         state = self.order[number]
         found = self.code.successors(state)
         if self.compare_every and number % self.compare_every == 0:
-            self._compare(state, found)
-            if number < FIRST or number % (SAMPLE * self.compare_every) == 0:
+            sampled = number < FIRST or number % (SAMPLE * self.compare_every) == 0
+            self._compare(state, found, self.code.instances if sampled else None)
+            if sampled:
                 self._compare_rules(state, found)
                 self._check_symmetry(state, found)
         for label, after in found:
@@ -269,10 +270,11 @@ class _Search:
             if id not in self.result.reached and functions[label](state):
                 self.result.reached[id] = self._trace(number, (label, after))
 
-    def _compare(self, state: Flat, found: list[tuple[int, Flat]]) -> None:
+    def _compare(self, state: Flat, found: list[tuple[int, Flat]], instances: tuple[Instance, ...] | None) -> None:
+        """Run the machine's own functions: on every edge, or on all of *instances*, which must refuse the others."""
         pair = self._rebuilt(state)
         compiled = dict(found)
-        for instance in self.code.instances:
+        for instance in instances or [self.code.instances[label] for label in compiled]:
             real = self.reference.step(instance, pair)
             if real != compiled.get(instance.index):
                 raise InternalError(
@@ -326,7 +328,10 @@ class _Search:
 
     def _trace(self, number: int, last: tuple[int, Flat] | None = None) -> Trace:
         """The path to a state, replayed from the start so that interchangeable elements keep their places."""
-        return self._replayed([self.order[one] for one in self._path(number)], last)
+        path = [self.order[one] for one in self._path(number)]
+        if last is None:
+            return self._replayed(path)
+        return self._replayed([*path, self.symmetry.canonical(last[1])], (self.code.instances[last[0]].action,))
 
     def _path(self, number: int) -> list[int]:
         path = []
@@ -335,23 +340,16 @@ class _Search:
             number = self.parent[number]
         return path[::-1]
 
-    def _replayed(self, path: list[Flat], last: tuple[int, Flat] | None) -> Trace:
+    def _replayed(self, path: list[Flat], actions: tuple[str, ...] = ()) -> Trace:
+        """A real run along representatives, whose last steps are by *actions*."""
+        by = (*[None] * (len(path) - 1 - len(actions)), *actions)
         state = next(start for start in self.code.initial if self.symmetry.canonical(start) == path[0])
         steps = [Step(None, state)]
-        for target in path[1:]:
+        for target, action in zip(path[1:], by, strict=True):
             label, state = next(
                 (label, after)
                 for label, after in self.code.successors(state)
-                if self.symmetry.canonical(after) == target
-            )
-            steps.append(Step(self.code.instances[label], state))
-        if last is not None:
-            goal = self.symmetry.canonical(last[1])
-            action = self.code.instances[last[0]].action
-            label, state = next(
-                (label, after)
-                for label, after in self.code.successors(state)
-                if self.code.instances[label].action == action and self.symmetry.canonical(after) == goal
+                if action in (None, self.code.instances[label].action) and self.symmetry.canonical(after) == target
             )
             steps.append(Step(self.code.instances[label], state))
         return Trace(tuple(steps))
@@ -368,10 +366,19 @@ class _Search:
                 self.code.claims[rule.id],
             )
             if lasso is not None:
-                stem = self._path(lasso.entry)
-                path = [self.order[number] for number in (*stem, *lasso.way, *lasso.loop)]
-                trace = self._replayed(path, None)
-                self.result.violated[rule.id] = attrs.evolve(trace, loop=len(stem) + len(lasso.way) - 1)
+                self.result.violated[rule.id] = self._closed(lasso)
+
+    def _closed(self, lasso: Lasso) -> Trace:
+        """The run that *lasso* describes, round after round until a state comes again: a round may exchange elements."""
+        path = [self.order[number] for number in (*self._path(lasso.entry), *lasso.way)]
+        rounds = [len(path) - 1]
+        while True:
+            path += [self.order[number] for number in lasso.loop]
+            trace = self._replayed(path, lasso.actions * len(rounds))
+            for start in rounds:
+                if trace.steps[start].state == trace.steps[-1].state:
+                    return attrs.evolve(trace, loop=start)
+            rounds.append(len(path) - 1)
 
 
 def _of_kind(rules: list[Rule], kind: Kind, table: Mapping[str, T]) -> dict[str, T]:

@@ -58,16 +58,24 @@ def _members(cls: type[Enum]) -> tuple[Enum, ...]:
 
 
 _member_tuples: dict[type[Enum], tuple[Enum, ...]] = {}
-_positions: dict[tuple[type, Enum], int] = {}
+
+
+class _Positions(dict[int, int]):
+    """Positions by the identity of members, which live as long as their classes: quicker than hashing an enum."""
+
+    def of(self, value: Enum) -> int:
+        """The position of a member, whose class is learnt when it is first met."""
+        if id(value) not in self:
+            self.update((id(one), at) for at, one in enumerate(_members(type(value))))
+        return self[id(value)]
+
+
+_positions = _Positions()
 
 
 def position(value: Enum) -> int:
     """The position of an enum member in its class."""
-    key = (type(value), value)  # Members of two integer or text enums may be equal.
-    known = _positions.get(key)
-    if known is None:
-        known = _positions[key] = tuple(type(value)).index(value)
-    return known
+    return _positions.of(value)
 
 
 def parts(value: object) -> tuple[str, ...] | None:
@@ -132,7 +140,7 @@ def _fields(value: object, path: str) -> Iterator[Field]:
 
 def _flattener(example: object) -> Callable[[object], Flat]:
     """Compiled once per shape, since it runs on every edge."""
-    scope: dict[str, object] = {"position": position}
+    scope: dict[str, object] = {"at": _positions, "id": id}
     leaves: list[str] = []
 
     def walk(value: object, access: str) -> None:
@@ -140,7 +148,8 @@ def _flattener(example: object) -> Callable[[object], Flat]:
             for index, element in enumerate(value):
                 walk(element, f"{access}[{index}]")
         elif isinstance(value, Enum):
-            leaves.append(f"position({access})")
+            _positions.of(value)
+            leaves.append(f"at[id({access})]")
         elif (names := parts(value)) is not None:
             for name in names:
                 walk(getattr(value, name), f"{access}.{name}")

@@ -19,11 +19,15 @@ from .layout import Flat
 
 @attrs.frozen
 class Lasso:
-    """A fair run that never arrives: the state in which it owes, the way on from there, and the round it then makes."""
+    """A fair run that never arrives: the state in which it owes, the way on from there, and the round it then makes.
+
+    ``actions`` are those of the round: by which of two actions it goes from a state to the next may matter to fairness.
+    """
 
     entry: int
     way: tuple[int, ...]
     loop: tuple[int, ...]
+    actions: tuple[str, ...]
 
 
 def fair_violation(
@@ -47,7 +51,9 @@ def fair_violation(
             way = [start]
             while pending[way[-1]] >= 0:
                 way.append(pending[way[-1]])
-            return Lasso(way.pop(), tuple(reversed(way)), part.round(start, rule.fair))
+            walk = part.round(start, rule.fair)
+            loop, taken = tuple(node for _, node in walk), tuple(action for action, _ in walk)
+            return Lasso(way.pop(), tuple(reversed(way)), loop, taken)
     return None
 
 
@@ -76,35 +82,36 @@ class _Part:
             for node in self.nodes
         )
 
-    def round(self, start: int, fair: tuple[str, ...]) -> tuple[int, ...]:
-        """The states of a walk from *start* back to it that treats every fair action justly; empty if resting does."""
-        walk: list[int] = []
+    def round(self, start: int, fair: tuple[str, ...]) -> list[tuple[str, int]]:
+        """A walk from *start* back to it that treats every fair action justly; empty if resting does."""
+        walk: list[tuple[str, int]] = []
         for action in fair:
-            here = walk[-1] if walk else start
-            passed = (start, *walk)
-            if not any(not self.possible(node, action) for node in passed):
-                walk += self._walk(here, self._treats(action))
-        if walk and walk[-1] != start:
-            walk += self._walk(walk[-1], lambda node, taken: node == start)
-        return tuple(walk)
+            passed = [start, *(node for _, node in walk)]
+            if all(self.possible(node, action) for node in passed):
+                walk += self._walk(passed[-1], self._treats(action))
+        if walk and walk[-1][1] != start:
+            walk += self._walk(walk[-1][1], lambda node, taken: node == start)
+        return walk
 
     def _treats(self, action: str) -> Callable[[int, str], bool]:
         return lambda node, taken: taken == action or not self.possible(node, action)
 
-    def _walk(self, start: int, arrived: Callable[[int, str], bool]) -> list[int]:
-        """States of a shortest walk of at least one step whose last edge or state is wanted."""
-        parent: dict[int, int] = {}
+    def _walk(self, start: int, arrived: Callable[[int, str], bool]) -> list[tuple[str, int]]:
+        """A shortest walk, of at least one step, whose last action or state is wanted."""
+        parent: dict[int, tuple[str, int]] = {}
         queue = deque([start])
         while True:
             node = queue.popleft()
             for taken, target in self.edges(node):
                 if arrived(target, taken):
-                    way = [target, node]
-                    while way[-1] != start:
-                        way.append(parent[way[-1]])
-                    return way[-2::-1]
+                    walk = [(taken, target)]
+                    while node != start:
+                        taken, before = parent[node]
+                        walk.append((taken, node))
+                        node = before
+                    return walk[::-1]
                 if target not in parent and target != start:
-                    parent[target] = node
+                    parent[target] = taken, node
                     queue.append(target)
 
 

@@ -63,7 +63,8 @@ class Walk:
         starts = {start: self.ground.differences(start, seen) for start in self.ground.code.initial}
         self.at = min(starts, key=lambda start: len(starts[start]))
         if starts[self.at]:
-            self._diverged("reset()", "at the start", "", {}, starts[self.at])
+            what = f"at the start, {'; '.join(map(str, starts[self.at]))}"
+            raise self._divergence(what, None, differences=starts[self.at])
         self._arrive(self.at)
         self._open = self.ground.offered(self.at, self._own)
 
@@ -90,17 +91,11 @@ class Walk:
             self._do(instance.action, inputs)
         except Refused as refusal:
             rule = f" by {refusal.rule}" if refusal.rule else ""
-            raise Divergence(
-                f"{instance.name} is refused{rule} ({refusal.why}), the machine allows it",
-                step=instance.name,
-                action=instance.action,
-                inputs=inputs,
-                rule=refusal.rule,
-                program=self.program(),
-            ) from refusal
+            what = f"{instance.name} is refused{rule} ({refusal.why}), the machine allows it"
+            raise self._divergence(what, label, rule=refusal.rule) from refusal
         for own, after in self.ground.chain(label, self._open[label], self._own):
             self._move(own, after)
-        self._compare(instance.name, f"after {instance.name}", instance.action, inputs)
+        self._compare(f"after {instance.name}", label)
         self._open = self.ground.offered(self.at, self._own)
 
     def probe(self, label: int) -> None:
@@ -119,15 +114,9 @@ class Walk:
             found = refusal
         if found is None or found.rule not in ("", expected.rule):
             done = "is allowed" if found is None else f"is refused by {found.rule} ({found.why})"
-            raise Divergence(
-                f"{instance.name} {done}, the machine refuses it by {expected.rule} ({expected.why})",
-                step=instance.name,
-                action=instance.action,
-                inputs=inputs,
-                rule=expected.rule,
-                program=self.program(),
-            )
-        self._compare(instance.name, f"after {instance.name} was refused by {expected.rule}", instance.action, inputs)
+            what = f"{instance.name} {done}, the machine refuses it by {expected.rule} ({expected.why})"
+            raise self._divergence(what, label, rule=expected.rule)
+        self._compare(f"after {instance.name} was refused by {expected.rule}", label)
 
     def program(self, differences: Sequence[Difference] = ()) -> str:
         """Python that repeats this walk and shows how it failed."""
@@ -142,19 +131,21 @@ class Walk:
             error.add_note(f"{action} failed. To repeat it:\n\n{self.program()}")
             raise
 
-    def _compare(self, step: str, when: str, action: str, inputs: Mapping[str, object]) -> None:
+    def _compare(self, when: str, label: int) -> None:
         differences = self.ground.differences(self.at, self.driver.observe())
         if differences:
-            self._diverged(step, when, action, inputs, differences)
+            raise self._divergence(f"{when}, {'; '.join(map(str, differences))}", label, differences=differences)
 
-    def _diverged(
-        self, step: str, when: str, action: str, inputs: Mapping[str, object], differences: tuple[Difference, ...]
-    ) -> None:
-        raise Divergence(
-            f"{when}, {'; '.join(map(str, differences))}",
-            step=step,
-            action=action,
-            inputs=inputs,
+    def _divergence(
+        self, what: str, label: int | None, *, rule: str = "", differences: tuple[Difference, ...] = ()
+    ) -> Divergence:
+        instance = None if label is None else self.ground.instances[label]
+        return Divergence(
+            what,
+            step="reset()" if instance is None else instance.name,
+            action="" if instance is None else instance.action,
+            inputs={} if label is None else self.ground.inputs(label),
+            rule=rule,
             differences=differences,
             program=self.program(differences),
         )
@@ -175,6 +166,10 @@ class Walk:
                 raise RuleBroken(rule, step=step, program=self.program())
         if self.recorder is not None:
             self.recorder.visit(at)
+
+
+Tried = Counter[tuple[str, str, str]]
+"""How often each reason of a refusal was tried: action, rule and why."""
 
 
 @attrs.frozen
@@ -266,7 +261,7 @@ class _Simulator:
         self.started = time.monotonic()
         self.next_report = 0.0
         self.steps = 0
-        self.tried: Counter[tuple[str, str, str]] = Counter()
+        self.tried = Tried()
 
     def run(
         self, runs: int, steps: int, seed: int, on_progress: Callable[[Advance], None] | None
@@ -283,7 +278,7 @@ class _Simulator:
             driver.close()
         repeatable = True
         if failure is not None:
-            failure, walk, repeatable = self._shortened(failure, walk)
+            failure, walk, repeatable = shortened(self.ground, self.factory, failure, walk)
         return Simulation(
             done, self.steps, seed, self.recorder.coverage, time.monotonic() - self.started, failure, walk, repeatable
         )
@@ -311,24 +306,14 @@ class _Simulator:
 
     def _step(self, walk: Walk) -> bool:
         """One step, and sometimes a refusal before it; false where nothing is possible."""
-        if self.chance.randrange(PROBES_ONE_IN) == 0 and (closed := walk.closed()):
-            walk.probe(self._rarest(walk.at, closed))
-        label = self._preferred(walk)
-        if label is None:
-            return False
-        walk.take(label)
-        return True
-
-    def _rarest(self, at: Flat, closed: list[int]) -> int:
-        """What is refused for a reason that was tried least: a guard that seldom decides is tried where it does."""
-        reasons = {}
-        for label in closed:
-            refusal = self.ground.refusal(at, label)
-            reasons[label] = (self.ground.instances[label].action, refusal.rule, refusal.why)
-        least = min(self.tried[reason] for reason in reasons.values())
-        label = self.chance.choice([label for label, reason in reasons.items() if self.tried[reason] == least])
-        self.tried[reasons[label]] += 1
-        return label
+        if self.chance.randrange(PROBES_ONE_IN) == 0 and (rare := rarest(walk, walk.closed(), self.tried)):
+            label = self.chance.choice(list(rare))
+            self.tried[rare[label]] += 1
+            walk.probe(label)
+        wanted = self._preferred(walk)
+        if wanted is not None:
+            walk.take(wanted)
+        return wanted is not None
 
     def _preferred(self, walk: Walk) -> int | None:
         """What leads to a new step soonest; None if nothing does, or nothing is possible."""
@@ -355,42 +340,57 @@ class _Simulator:
     def _is_new(self, walk: Walk, label: int) -> bool:
         return self.recorder.is_new(walk.at, self.ground.instances[label].action, walk.open()[label])
 
-    def _shortened(
-        self, failure: Exception, walk: tuple[Taken, ...]
-    ) -> tuple[Exception, tuple[Taken, ...], bool]:
-        """Leave out as many steps as can be, ever smaller pieces at a time, while it still fails in the same way."""
-        again = self._replayed(walk)
-        if again is None or not alike(again[0], failure):
-            return failure, walk, False
-        failure, walk = again
-        tries, size = REPLAYS_MAX, max(1, len(walk) // 2)
-        while tries > 0:
-            before = len(walk)
-            for start in range(len(walk) - size, -1, -size):
-                tries -= 1
-                shorter = self._replayed((*walk[:start], *walk[start + size :]))
-                if shorter is not None and len(shorter[1]) < len(walk) and alike(shorter[0], failure):
-                    failure, walk = shorter
-            if size == 1 and len(walk) == before:
-                break
-            size = max(1, size // 2)
-        return failure, walk, True
 
-    def _replayed(self, steps: Sequence[Taken]) -> tuple[Exception, tuple[Taken, ...]] | None:
-        """How a new driver fails on *steps*, those left out that the machine sees otherwise by now; None if not."""
-        driver = self.factory()
-        walk: Walk | None = None
-        try:
-            walk = Walk(self.ground, driver, made_by=self.factory)
-            for one in steps:
-                if one.label in walk.open() and one.refused_by is None:
-                    walk.take(one.label)
-                elif one.refused_by is not None and one.label in walk.closed():
-                    walk.probe(one.label)
-        except EnvironmentFault:
-            raise
-        except Exception as failure:
-            return failure, tuple(walk.taken) if walk else ()
-        finally:
-            driver.close()
-        return None
+def rarest(walk: Walk, closed: Sequence[int], tried: Tried) -> dict[int, tuple[str, str, str]]:
+    """What is refused for the reasons that were tried least, so that guards which seldom decide get their turn."""
+    refusals = {label: walk.ground.refusal(walk.at, label) for label in closed}
+    reasons = {label: (one.event, one.rule, one.why) for label, one in refusals.items()}
+    least = min((tried[reason] for reason in reasons.values()), default=0)
+    return {label: reason for label, reason in reasons.items() if tried[reason] == least}
+
+
+def shortened(
+    ground: Ground, factory: DriverMaker, failure: Exception, walk: tuple[Taken, ...]
+) -> tuple[Exception, tuple[Taken, ...], bool]:
+    """Leave out as many steps as can be, ever smaller pieces at a time, while it still fails in the same way.
+
+    The last part of the result is whether it fails again at all, from a new driver.
+    """
+    again = _replayed(ground, factory, walk)
+    if again is None or not alike(again[0], failure):
+        return failure, walk, False
+    failure, walk = again
+    tries, size = REPLAYS_MAX, max(1, len(walk) // 2)
+    while tries > 0:
+        before = len(walk)
+        for start in range(len(walk) - size, -1, -size):
+            tries -= 1
+            shorter = _replayed(ground, factory, (*walk[:start], *walk[start + size :]))
+            if shorter is not None and len(shorter[1]) < len(walk) and alike(shorter[0], failure):
+                failure, walk = shorter
+        if size == 1 and len(walk) == before:
+            break
+        size = max(1, size // 2)
+    return failure, walk, True
+
+
+def _replayed(
+    ground: Ground, factory: DriverMaker, steps: Sequence[Taken]
+) -> tuple[Exception, tuple[Taken, ...]] | None:
+    """How a new driver fails on *steps*, those left out that the machine sees otherwise by now; None if not."""
+    driver = factory()
+    walk: Walk | None = None
+    try:
+        walk = Walk(ground, driver, made_by=factory)
+        for one in steps:
+            if one.label in walk.open() and one.refused_by is None:
+                walk.take(one.label)
+            elif one.refused_by is not None and one.label in walk.closed():
+                walk.probe(one.label)
+    except EnvironmentFault:
+        raise
+    except Exception as failure:
+        return failure, tuple(walk.taken) if walk else ()
+    finally:
+        driver.close()
+    return None

@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING
 from deadreckon.spec import EnvironmentFault, Machine, Scope, SpecError
 
 from .coverage import Reachable, Recorder
-from .driver import Driver, DriverMaker, Ground
-from .simulate import Walk
+from .driver import Driver, DriverMaker, Failure, Ground
+from .simulate import Tried, Walk, rarest, shortened
 
 try:
+    from hypothesis import note, target
     from hypothesis import strategies as st
-    from hypothesis import target
     from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 except ModuleNotFoundError as missing:
     raise EnvironmentFault("stateful tests need Hypothesis: pip install 'deadreckon[check]'") from missing
@@ -101,16 +101,13 @@ def stateful(
             """Reset the implementation, and go to the state *start*."""
             self.driver = driver()
             self.walk = _Walk(ground, self.driver, recorder=recorder, made_by=driver)
-            self.walk.go_to(start, reachable)
+            self.walk.follow(Choice("", start=start), reachable)
 
         @rule(choice=choices)
         def step(self, choice: Choice) -> None:
             """Take one step on both sides."""
-            if self.walk is not None and choice.label is not None:
-                (self.walk.probe if choice.refused else self.walk.take)(choice.label)
-            elif self.walk is not None and choice.start is not None:
-                self.walk.reset()
-                self.walk.go_to(choice.start, reachable)
+            if self.walk is not None:
+                self.walk.follow(choice, reachable)
 
         def teardown(self) -> None:
             """Close the implementation."""
@@ -131,6 +128,8 @@ class _Walk(Walk):
 
     def __init__(self, ground: Ground, driver: Driver, *, recorder: Recorder | None, made_by: DriverMaker) -> None:
         super().__init__(ground, driver, recorder=recorder, made_by=made_by)
+        self.made_by = made_by
+        self.tried = Tried()
         self.states: set[Flat] = {self.at}
         self.edges: set[tuple[Flat, int]] = set()
 
@@ -139,6 +138,18 @@ class _Walk(Walk):
         self.edges.add((self.at, label))
         super().take(label)
         self.states.add(self.at)
+
+    def follow(self, choice: Choice, reachable: Reachable | None) -> None:
+        """Do as chosen. A failure that is reported is made shorter still, across the steps of a way to a state."""
+        try:
+            if choice.label is not None:
+                (self.probe if choice.refused else self.take)(choice.label)
+            elif choice.start is not None:
+                self.reset()
+                self.go_to(choice.start, reachable)
+        except Failure as failure:
+            note(_Shorter(self, failure))  # Hypothesis looks at it only when it reports
+            raise
 
     def go_to(self, goal: int, reachable: Reachable | None) -> None:
         """Take a shortest way to a state of the graph."""
@@ -151,18 +162,42 @@ class _Walk(Walk):
 
     def choice(self, wanted: int, refused: bool) -> Choice | None:
         """The instance *wanted*, or what stands in for it: something new of what is possible. None at a dead end."""
-        among = self.closed() if refused else self._leading_on()
-        if wanted not in among and not refused:
-            among = [label for label in among if (self.at, label) not in self.edges] or among
-        if not among:
+        if refused:
+            rare = rarest(self, self.closed(), self.tried)
+            label = self._nearest(wanted, list(rare))
+            self.tried.update([rare[label]] if label is not None else [])
+        else:
+            among = self._leading_on()
+            new = [one for one in among if (self.at, one) not in self.edges]
+            label = self._nearest(wanted, among if wanted in among else new or among)
+        if label is None:
             return NOTHING if refused else None
-        count = len(self.ground.instances)
-        label = min(among, key=lambda one: (one - wanted) * SCATTER % count)
         return Choice(self.ground.instances[label].name, label, refused=refused)
+
+    def _nearest(self, wanted: int, among: list[int]) -> int | None:
+        """*wanted* itself if it is there."""
+        count = len(self.ground.instances)
+        return min(among, key=lambda one: (one - wanted) * SCATTER % count, default=None)
 
     def _leading_on(self) -> list[int]:
         """What is possible, but for what was done here already and changes nothing."""
         return [label for label, after in self.open().items() if after != self.at or (self.at, label) not in self.edges]
+
+
+class _Shorter:
+    """Words on a failing walk, and its shortening, which is done when they are asked for."""
+
+    def __init__(self, walk: _Walk, failure: Failure) -> None:
+        self._walk = walk
+        self._failure = failure
+
+    def __repr__(self) -> str:
+        walk, taken = self._walk, tuple(self._walk.taken)
+        found, left, again = shortened(walk.ground, walk.made_by, self._failure, taken)
+        if not again or not isinstance(found, Failure):
+            return "This does not fail again from a new driver: it depends on more than what it is told."
+        vars(self._failure).update(vars(found))
+        return f"The error has a program of {len(left)} steps that repeats it (of {len(taken)} since the last reset)."
 
 
 def _choices(ground: Ground, starts: st.SearchStrategy[int], jumps: bool) -> st.SearchStrategy[Choice]:

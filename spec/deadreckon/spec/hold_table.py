@@ -31,7 +31,7 @@ def failing(state: State) -> bool:
     """Bounds of the scope *failing*."""
     journal = state.journal <= 2 and (state.up or state.journal < 2)
     unsigned = not state.key_active and state.holds[0].evidence == Evidence.UNSIGNED
-    return first_alone(state) and two_doors(state) and journal and unsigned and state.now_ms <= 5
+    return first_alone(state) and two_doors(state) and journal and unsigned and state.now_ms <= 4
 
 
 def signing(state: State) -> bool:
@@ -48,7 +48,7 @@ def calm(hold: Hold) -> bool:
 
 def sharing(state: State) -> bool:
     """Bounds of the scope *sharing*."""
-    steady = state.up and not state.key_active and state.now_ms <= 1
+    steady = state.up and not state.key_active and state.now_ms == 0
     return two_doors(state) and steady and all(calm(hold) for hold in state.holds)
 
 
@@ -114,7 +114,7 @@ hold = Machine(
         ),
         scope(
             "sharing",
-            why="two holds of two requests, two doors; nothing but the door fails, and nobody is told",
+            why="two holds of two requests at one moment, two doors; nothing but the door fails, and nobody is told",
             policy=HoldPolicy(hold_ms=1, slice_ms=1, backoff_first_ms=1, backoff_max_ms=2, release_grace_ms=0),
             within=sharing,
             liveness=False,

@@ -220,8 +220,27 @@ class Machine:
             check_function(function, forbidden)
         for function in self._observers():
             check_function(function, {})
+        self._check_parameters()
         for variant in self.variants:
             self._check_variant(variant)
+
+    def _check_parameters(self) -> None:
+        """States are told apart by their order alone, so each function takes as many as it is given."""
+        at_most_one = (self.terminal, *(rule.when for rule in self.rules), *(scope.within for scope in self.scopes))
+        for function, least, most in (
+            *((one, 0, 0) for one in (*self.initial, self.policy_valid)),
+            *((one, 0, 1) for one in at_most_one),
+            *((rule.holds, 0, 1 if rule.kind is Kind.EVENTUALLY else 2) for rule in self.rules),
+            (self.observe, 2, 2),
+        ):
+            parts = () if function is None else self.signature(function).parts
+            unknown = [part for part in parts if isinstance(part, str)]
+            if function is not None and (unknown or not least <= parts.count(self.state) <= most):
+                raise SpecError(
+                    f"{function.__name__} takes {unknown[0] if unknown else 'another number of states'}",
+                    where=location(function),
+                    instead="policy and ghost where wanted; a rule of one state or (before, after), observe of both",
+                )
 
     def _observers(self) -> Iterator[Function]:
         optional = (self.policy_valid, self.observe, self.terminal, *(rule.when for rule in self.rules))
