@@ -9,13 +9,13 @@ from pathlib import Path
 import attrs
 import pytest
 
-from deadreckon.models.explorer import Bounds
-from deadreckon.models.relation import relation
+from deadreckon.models.explorer import Exploration
+from deadreckon.models.relation import Relation, relation
 from deadreckon.proofs import counterexample
 from deadreckon.proofs.counterexample import describe
 from deadreckon.proofs.induction import Inductor
 from deadreckon.proofs.system import System
-from deadreckon.spec import Kind, Machine, action, always, require, scope, sometimes
+from deadreckon.spec import Kind, Machine, Scope, action, always, require, scope, sometimes
 from deadreckon.spec.machines import incident
 
 lease: Machine = runpy.run_path(str(Path(__file__).parents[2] / "examples" / "lease.py"))["machine"]
@@ -58,7 +58,7 @@ def s1(state: Stairs) -> bool:
 
 
 def all_of_them(state: Stairs) -> bool:
-    return 0 <= state.step
+    return state.step >= 0
 
 
 def lowest(state: Stairs) -> bool:
@@ -129,13 +129,9 @@ def test_a_step_outside_every_scope_is_left_unlabelled() -> None:
 
 def test_a_scope_too_large_to_look_through_is_not_called_unreachable(monkeypatch: pytest.MonkeyPatch) -> None:
     """When exploration stops early, the label says how far it came, and not that the state can't be reached."""
-    whole = counterexample.explore
 
-    def stopped(*arguments: object, **named: object) -> object:
-        named["bounds"] = Bounds(max_states=10)
-        result = whole(*arguments, **named)  # type: ignore[arg-type]  # passed through as they came
-        result.stopped = result.stopped or "more than 10 states"
-        return result
+    def stopped(machine: Machine, scope: Scope, *, traced: Relation, **named: object) -> Exploration:
+        return Exploration(traced, scope, states=10, stopped="more than 10 states")
 
     monkeypatch.setattr(counterexample, "explore", stopped)
-    assert "states explored of scope small" in label(lease, "F1")
+    assert "not among the 10 states explored of scope small" in label(lease, "F1")

@@ -32,7 +32,7 @@ def zero() -> Dial:
 
 
 def turn(state: Dial) -> Dial:
-    require(0 <= state.shown and state.shown <= 5, "R1", "the dial is stuck")
+    require(state.shown >= 0 and state.shown <= 5, "R1", "the dial is stuck")
     return Dial(1 if state.shown == 0 else 6 if state.shown == 5 else 0)
 
 

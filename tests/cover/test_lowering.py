@@ -80,7 +80,7 @@ def python(value: z3.ExprRef) -> int | bool:
     """The value of a ground Z3 term."""
     value = z3.simplify(value)
     if z3.is_bool(value):
-        return z3.is_true(value)
+        return bool(z3.is_true(value))
     return int(value.as_signed_long()) if z3.is_bv(value) else int(value.as_long())
 
 

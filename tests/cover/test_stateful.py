@@ -23,12 +23,15 @@ FEW = settings(
     database=None,
     deadline=None,
     max_examples=60,
-    stateful_step_count=40,
+    stateful_step_count=25,
     phases=(Phase.generate, Phase.shrink),
     report_multiple_bugs=False,
     suppress_health_check=list(HealthCheck),
 )
 """The same examples everywhere, and no more than a few seconds of them."""
+
+MANY = settings(FEW, max_examples=400)
+"""Until something is found."""
 
 GRAPH = Reachable(incident, incident.scopes[2])
 """The smallest scope of the incident."""
@@ -117,7 +120,7 @@ class BeginsLate(Sound):
 def found_by(driver: type[Sound], *, steer: bool = False) -> Divergence:
     """What Hypothesis finds in *driver*, made as short as it can."""
     with pytest.raises(Divergence) as raised:
-        run_state_machine_as_test(stateful(incident, driver, reachable=GRAPH, steer=steer), settings=FEW)
+        run_state_machine_as_test(stateful(incident, driver, reachable=GRAPH, steer=steer), settings=MANY)
     return raised.value
 
 
@@ -183,7 +186,7 @@ def test_the_program_repeats_a_missing_refusal() -> None:
 def test_steps_are_printed_by_their_names(capsys: pytest.CaptureFixture[str]) -> None:
     """What Hypothesis prints of a failing run names the machine's actions."""
     with pytest.raises(Divergence) as raised:
-        run_state_machine_as_test(stateful(incident, RefusesTooMuch), settings=FEW)
+        run_state_machine_as_test(stateful(incident, RefusesTooMuch), settings=MANY)
     printed = capsys.readouterr().out + "\n".join(getattr(raised.value, "__notes__", ()))
     assert "state = IncidentSideBySide()" in printed
     assert "state.step(choice=deliver(slot=" in printed
@@ -193,7 +196,7 @@ def test_a_machine_that_breaks_its_own_rule_is_found() -> None:
     """The machine's own rules are judged after every step."""
     bad = incident.variant("no-fence")
     with pytest.raises(RuleBroken, match="C13 is broken by call_from_the_dead"):
-        run_state_machine_as_test(stateful(bad, lambda: MachineDriver(bad)), settings=FEW)
+        run_state_machine_as_test(stateful(bad, lambda: MachineDriver(bad)), settings=MANY)
 
 
 def test_a_graph_of_another_machine_is_refused() -> None:
@@ -215,7 +218,7 @@ def test_every_driver_is_closed() -> None:
             open_now[0] -= 1
 
     with pytest.raises(Divergence):
-        run_state_machine_as_test(stateful(incident, Counted), settings=FEW)
+        run_state_machine_as_test(stateful(incident, Counted), settings=MANY)
     assert open_now == [0]
 
 
@@ -230,7 +233,7 @@ def test_hypothesis_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
 def run_by_unittest(driver: type[Sound]) -> unittest.TestResult:
     """The outcome of the TestCase under unittest."""
     case = stateful(incident, driver, reachable=GRAPH).TestCase
-    case.settings = FEW
+    case.settings = MANY if driver is not Sound else FEW
     result = unittest.TestResult()
     unittest.defaultTestLoader.loadTestsFromTestCase(case).run(result)
     return result

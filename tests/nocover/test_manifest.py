@@ -53,8 +53,12 @@ def test_what_is_pinned_is_good(name: str) -> None:
     assert all(variant["steps"] for variant in pinned["variants"].values())
 
 
+def _one_machine(states: int) -> dict[str, dict[str, object]]:
+    return {"m": {"scopes": {"s": {"states": states, "edges": 2}}}}
+
+
 def test_a_difference_says_where() -> None:
     """Two manifests that differ in one number are told apart by one line each."""
-    old, new = ({"m": {"scopes": {"s": {"states": count, "edges": 2}}}} for count in (1, 3))
+    old, new = (_one_machine(states) for states in (1, 3))
     assert manifest.difference(old, old) == ""
     assert manifest.difference(old, new).splitlines()[-2:] == ["-m: scopes: s: states: 1", "+m: scopes: s: states: 3"]

@@ -8,6 +8,7 @@ import json
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
+from typing import cast
 
 import attrs
 import pytest
@@ -52,7 +53,7 @@ def scope_named(name: str) -> Scope:
 
 
 def test_the_variants_are_those_of_the_protocol_and_ours() -> None:
-    """Every known-bad design of the protocol is declared with the rule that it names, and none beside them unnoticed."""
+    """Every known-bad design of the protocol is declared with the rule that it names, and no other unnoticed."""
     declared = {variant.name: variant.rule for variant in incident.variants}
     assert declared == {name: rule for name, (rule, _) in (PROTOCOL | OURS).items()}
 
@@ -81,13 +82,13 @@ def test_the_sound_machine_refuses_the_run_of_the_variant(name: str) -> None:
     found = explore(incident.variant(name), scope, only=rule, bounds=Bounds(max_depth=steps), compare_every=0)
     trace = found.violated[rule]
     sound = Reference(attrs.evolve(found.relation, machine=incident), scope.policy)
-    pair = sound.layout.rebuild(trace.steps[0].state)
+    pair = cast("tuple[object, object]", sound.layout.rebuild(trace.steps[0].state))
     for step in trace.steps[1:]:
         assert step.instance is not None
-        after = sound.step(step.instance, pair)  # type: ignore[arg-type]  # a state and a ghost
+        after = sound.step(step.instance, pair)
         if after != step.state:
             return
-        pair = sound.layout.rebuild(after)
+        pair = cast("tuple[object, object]", sound.layout.rebuild(after))
     pytest.fail(f"the sound machine takes the same {steps} steps")
 
 
@@ -136,7 +137,7 @@ def refusing(name: str, wanted: set[Guard]) -> Mapping[Guard, object]:
         for instance in code.instances:
             if instance.index in allowed or instance.action not in waiting:
                 continue
-            concrete, _ = layout.rebuild(state)  # type: ignore[misc]  # a state and a ghost
+            concrete, _ = cast("tuple[object, object]", layout.rebuild(state))
             try:
                 incident.step(found.scope.policy, concrete, instance.action, Reference.inputs(instance))
             except Refused as refusal:

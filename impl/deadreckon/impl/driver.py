@@ -37,6 +37,18 @@ from .store import Fenced, Store, Stored
 TURN_ID: Final = "turn"
 
 
+PLAYED: Final = frozenset({"boot", "crash", "deploy", "tick", "call_from_the_dead"})
+"""The actions that are not asked of the implementation."""
+
+ASKED: Final = frozenset(
+    {
+        "begin", "end_original", "report_original", "replay", "deliver", "sync", "start_work", "progress", "finish",
+        "report", "deliver_terminal", "seal", "stand_down", "park", "unpark", "sweep",
+    }
+)  # fmt: skip
+"""Those that are methods of :class:`~.incident_steps.Steps`."""
+
+
 class Disk(Protocol):
     """What outlives an incarnation.
 
@@ -167,10 +179,12 @@ class IncidentDriver:
             Refused: the implementation refuses; a store that fences the caller names no rule.
             CallerError: there is no such action.
         """
-        own = getattr(self, f"_{action}", None) if action in PLAYED else getattr(self._now, action, None)
-        if own is None or action.startswith("_"):
-            raise CallerError(f"the incident has no action {action!r}")
-        self._runner.run(self._taken(own, inputs))
+        if action in PLAYED:
+            self._runner.run(self._taken(getattr(self, f"_{action}"), inputs))
+        elif action in ASKED:
+            self._runner.run(self._taken(getattr(self._now, action), inputs))
+        else:
+            raise CallerError(f"the incident has no action {action!r}: one of {', '.join(sorted(PLAYED | ASKED))}")
 
     def observe(self) -> State:
         """The state as the specification sees it: the store's record, and the memory of the incarnation."""
@@ -244,7 +258,3 @@ class IncidentDriver:
                 await self._store.transact(caller, TURN_ID, change)
         except Fenced:
             pass  # as it must be: the call changes nothing, and is not refused by the machine
-
-
-PLAYED: Final = frozenset({"boot", "crash", "deploy", "tick", "call_from_the_dead"})
-"""The actions that are not asked of the implementation."""

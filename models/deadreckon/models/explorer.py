@@ -297,7 +297,8 @@ class _Search:
                 ]
             for compiled, states in judged:
                 if bool(compiled) != self.reference.claim(rule, states, ghost):
-                    raise InternalError(f"{self.machine.name}: the traced rule {rule.id} and its function differ on {states}")
+                    what = f"{self.machine.name}: the traced rule {rule.id} and its function differ on {states}"
+                    raise InternalError(what)
 
     def _rebuilt(self, state: Flat) -> tuple[object, object]:
         return cast("tuple[object, object]", self.reference.layout.rebuild(state))
@@ -310,12 +311,13 @@ class _Search:
                 other = self.symmetry.swapped(state, group, first)
                 if self._seen(other, self.code.successors(other)) != seen:
                     raise SpecError(
-                        f"{', '.join(self.machine.interchangeable[group])} are not interchangeable: elements {first} and "
-                        f"{first + 1} of {self.reference.layout.rebuild(state)} are told apart",
+                        f"{', '.join(self.machine.interchangeable[group])} are not interchangeable: elements {first} "
+                        f"and {first + 1} of {self.reference.layout.rebuild(state)} are told apart",
                         instead="leave the group out of interchangeable=, or treat its elements alike",
                     )
 
-    def _seen(self, state: Flat, found: list[tuple[int, Flat]]) -> tuple[list[bool], set[tuple[str, Flat, tuple[bool, ...]]]]:
+    def _seen(self, state: Flat, found: list[tuple[int, Flat]]) -> tuple[list[bool], set[tuple[object, ...]]]:
+        """What tells *state* from another: the rules that hold, and actions, states and rules of its steps."""
         claims = [bool(holds(state)) for holds in (*self.code.claims.values(), *self.code.triggers.values())]
         return claims, {
             (
@@ -369,7 +371,7 @@ class _Search:
                 self.result.violated[rule.id] = self._closed(lasso)
 
     def _closed(self, lasso: Lasso) -> Trace:
-        """The run that *lasso* describes, round after round until a state comes again: a round may exchange elements."""
+        """The run of *lasso*, round after round until a state comes again: a round may exchange elements."""
         path = [self.order[number] for number in (*self._path(lasso.entry), *lasso.way)]
         rounds = [len(path) - 1]
         while True:
