@@ -76,6 +76,16 @@ def not_negative(state: Counter) -> bool:
     return state.count >= 0
 
 
+@always("N4", "it rises by one at a time", source="here")
+def rises_little(before: Counter, after: Counter) -> bool:
+    return after.count <= before.count + 1
+
+
+@sometimes("S4", "it rises", source="here", beside=("N4",))
+def rises_at_all(before: Counter, after: Counter) -> bool:
+    return after.count > before.count
+
+
 @sometimes("S1", "it is reset after it was three", source="here", beside=("N1", "N2", "N3"))
 def reset_from_three(state: Counter, ghost: Highest) -> bool:
     return state.count == 0 and ghost.count == 3
@@ -154,10 +164,10 @@ def test_explorer_states_outside_of_the_scope_are_cut() -> None:
     assert found.graph is not None
     assert sorted(found.graph.index) == [(0,), (1,), (2,), (3,)]
     assert found.deadlock is None
-    actions = (action(increase, by=Among((1, 5))), action(reset))
-    judged = explore(attrs.evolve(counter, actions=actions))
-    assert "N1" in judged.violated
-    assert judged.cut == 11
+    jumping = (action(increase, by=Among((1, 5))), action(reset))
+    judged = explore(attrs.evolve(plain_counter, actions=jumping, rules=(rises_little, rises_at_all)))
+    assert (judged.states, judged.cut, judged.verdict(rises_little)) == (4, 5, "violated")
+    assert replayed(judged, judged.violated["N4"]) == [Counter(0), Counter(5)]
 
 
 def test_explorer_keeps_the_graph_on_demand() -> None:

@@ -8,6 +8,7 @@ import json
 from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
+from typing import cast
 
 import attrs
 import pytest
@@ -199,7 +200,7 @@ def refusing(found: Exploration, machine: Machine, wanted: Iterable[Guard], ever
     assert found.graph is not None
     missing = set(wanted)
     for flat in list(found.graph.index)[::every]:
-        state, _ = found.relation.layout.rebuild(flat)  # type: ignore[misc]  # a state and a ghost
+        state, _ = cast("tuple[object, object]", found.relation.layout.rebuild(flat))
         for action in {machine.action(guard[0]) for guard in missing}:
             for inputs in action.instances():
                 try:

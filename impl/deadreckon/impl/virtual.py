@@ -16,7 +16,7 @@ import math
 import selectors
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor
-from typing import Any, TypeVar, TypeVarTuple, Unpack
+from typing import Any, TypeVar, TypeVarTuple
 
 from deadreckon.spec.errors import CallerError
 
@@ -80,9 +80,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         """The virtual time, in seconds."""
         return self.timer.now_ms() / 1_000
 
-    def run_in_executor(
-        self, executor: Executor | None, func: Callable[[Unpack[Ts]], T], *args: Unpack[Ts]
-    ) -> asyncio.Future[T]:
+    def run_in_executor(self, executor: Executor | None, func: Callable[[*Ts], T], *args: *Ts) -> asyncio.Future[T]:
         """As ever, but counted."""
         future = super().run_in_executor(executor, func, *args)
         self.busy += 1

@@ -7,6 +7,7 @@ part of the graph without *goal* (or rests in one state); the part as a whole is
 
 from __future__ import annotations
 
+import heapq
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 
@@ -41,20 +42,26 @@ def fair_violation(
 ) -> Lasso | None:
     """A fair run from a state with *when* on which *goal* never comes; None if there is none.
 
-    Edge ``at`` leads from the state whose offsets enclose it to ``targets[at]`` by ``actions[at]``.
+    Edge ``at`` leads from the state whose offsets enclose it to ``targets[at]`` by ``actions[at]``; states are numbered
+    in breadth-first order. Of all such runs it is one that is the shortest until it begins to repeat.
     """
     pending = _pending(states, offsets, targets, when, goal)
+    best: tuple[int, _Part] | None = None
     for nodes in _components(set(pending), offsets, targets):
         part = _Part(frozenset(nodes), offsets, targets, actions)
-        if all(part.just(action) for action in rule.fair):
-            start = min(nodes)
-            way = [start]
-            while pending[way[-1]] >= 0:
-                way.append(pending[way[-1]])
-            walk = part.round(start, rule.fair)
-            loop, taken = tuple(node for _, node in walk), tuple(action for action, _ in walk)
-            return Lasso(way.pop(), tuple(reversed(way)), loop, taken)
-    return None
+        start = min(nodes, key=lambda node: pending[node][0])
+        nearer = best is None or pending[start][0] < pending[best[0]][0]
+        if nearer and all(part.just(action) for action in rule.fair):
+            best = start, part
+    if best is None:
+        return None
+    start, part = best
+    way = [start]
+    while pending[way[-1]][1] >= 0:
+        way.append(pending[way[-1]][1])
+    walk = part.round(start, rule.fair)
+    loop, taken = tuple(node for _, node in walk), tuple(action for action, _ in walk)
+    return Lasso(way.pop(), tuple(reversed(way)), loop, taken)
 
 
 @attrs.frozen
@@ -115,24 +122,41 @@ class _Part:
                     queue.append(target)
 
 
+def _depths(offsets: Sequence[int], targets: Sequence[int]) -> list[int]:
+    """How many steps each state is away from a start; the numbers are in breadth-first order."""
+    depths = [-1] * (len(offsets) - 1)
+    for source in range(len(depths)):
+        depths[source] = max(depths[source], 0)
+        for at in range(offsets[source], offsets[source + 1]):
+            if depths[targets[at]] < 0:
+                depths[targets[at]] = depths[source] + 1
+    return depths
+
+
 def _pending(
     states: Sequence[Flat],
     offsets: Sequence[int],
     targets: Sequence[int],
     when: Callable[[Flat], bool],
     goal: Callable[[Flat], bool],
-) -> dict[int, int]:
-    """States that a run may be in after *when* and before *goal*, each with the one it is reached from (or -1)."""
+) -> dict[int, tuple[int, int]]:
+    """States that a run may be in after *when* and before *goal*: how many steps it takes, and the last one's source.
+
+    The source is -1 where *when* holds: from there on the run owes.
+    """
+    depths = _depths(offsets, targets)
     open_ = {number for number, state in enumerate(states) if not goal(state)}
-    pending = {number: -1 for number in sorted(open_) if when(states[number])}
-    queue = deque(pending)
+    queue = [(depths[number], number, -1) for number in open_ if when(states[number])]
+    heapq.heapify(queue)
+    pending: dict[int, tuple[int, int]] = {}
     while queue:
-        source = queue.popleft()
-        for at in range(offsets[source], offsets[source + 1]):
-            target = targets[at]
-            if target in open_ and target not in pending:
-                pending[target] = source
-                queue.append(target)
+        steps, node, source = heapq.heappop(queue)
+        if node in pending:
+            continue
+        pending[node] = steps, source
+        for at in range(offsets[node], offsets[node + 1]):
+            if targets[at] in open_ and targets[at] not in pending:
+                heapq.heappush(queue, (steps + 1, targets[at], node))
     return pending
 
 
