@@ -13,7 +13,9 @@ def commands(section: str, readme: Path = Path(__file__).parents[1] / "README.md
     Raises:
         SystemExit: when the README has no such block.
     """
-    found = re.search(rf"<!-- {re.escape(section)} -->\s*```sh\n(.*?)```", readme.read_text(encoding="utf-8"), re.DOTALL)
+    found = re.search(
+        rf"<!-- {re.escape(section)} -->\s*```sh\n(.*?)```", readme.read_text(encoding="utf-8"), re.DOTALL
+    )
     if found is None:
         raise SystemExit(f"{readme} has no sh block after <!-- {section} -->")
     return found[1]

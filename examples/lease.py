@@ -51,7 +51,7 @@ def acquire(policy: Policy, state: State, client: int) -> State:
     """A client takes the lease once it is free; each grant has a higher token."""
     require(state.now_ms >= state.expires_at_ms, "F1", "the lease is held")
     token = state.granted + 1
-    tokens = (*state.tokens[:client], token, *state.tokens[client + 1 :])
+    tokens = (token, state.tokens[1]) if client == 0 else (state.tokens[0], token)
     return attrs.evolve(state, granted=token, expires_at_ms=state.now_ms + policy.lease_ms, tokens=tokens)
 
 
@@ -80,7 +80,7 @@ def f2(before: State, after: State) -> bool:
 
 @sometimes("S1", "a superseded client still believes to hold the lease", source=SOURCE, beside=("F1", "F2"))
 def s1(state: State) -> bool:
-    return 0 < state.tokens[0] and state.tokens[0] < state.tokens[1]
+    return state.tokens[0] > 0 and state.tokens[0] < state.tokens[1]
 
 
 def small(state: State) -> bool:

@@ -1,5 +1,5 @@
 ; An inductive invariant of the machine hold, checked anew on every run by every solver.
-; fingerprint: f025837f894bfc4274bbec3e8e97a381
+; fingerprint: 4b167eabf70ab479d4e839da0f8f62b7
 ; proves: H1 by 1-induction
 ; proves: H3 by 1-induction
 ; proves: H5 by 1-induction

@@ -1,5 +1,5 @@
 ; An inductive invariant of the machine incident, checked anew on every run by every solver.
-; fingerprint: 6468c878904c1267f805572688ffc109
+; fingerprint: 01eb52ff51d1fc831ead5e048b2f42c5
 ; proves: C1 by 1-induction
 ; proves: C2 by 1-induction
 ; proves: C4a by 1-induction

@@ -202,7 +202,7 @@ if multiprocessing.parent_process() is not None and os.environ.get("LAMPS_KILL")
     os._exit(9)
 '''
 
-SpecWrong = '''\
+SpecWrong = """\
 import attrs
 from deadreckon.spec import Machine, action, scope
 
@@ -223,7 +223,7 @@ def few(state: State) -> bool:
 
 wrong = Machine(name="wrong", title="t", state=State, initial=(initial,), actions=(action(step),), rules=(),
                 scopes=(scope("few", why="w", within=few),))
-'''
+"""
 
 LAMP_TASK = Task("x.py:lamp", "lamp", "explore", "few")
 
@@ -249,8 +249,9 @@ def lamps(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
+def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
     """Runs the command in this process; its workers are processes of their own."""
+    monkeypatch.delenv("COLUMNS", raising=False)
 
     def ran(*arguments: str) -> Ended:
         with pytest.raises(SystemExit) as ended:
@@ -556,8 +557,19 @@ def lamp_report(
     machine = _machine()
     story = traces.Story("few", "", (traces.Row(1, "press", "", ()),))
     scope = Explored(
-        "few", 7, 9, 3, True, "", 0.1, True, {rule.id: "holds" for rule in machine.rules}, {}, None,
-        frozenset(action.name for action in machine.actions), "f",
+        "few",
+        7,
+        9,
+        3,
+        True,
+        "",
+        0.1,
+        True,
+        {rule.id: "holds" for rule in machine.rules},
+        {},
+        None,
+        frozenset(action.name for action in machine.actions),
+        "f",
     )
     always = [rule.id for rule in machine.rules if rule.kind is Kind.ALWAYS]
     solvers = ("z3", "cvc5")
@@ -670,8 +682,14 @@ def test_defects_prints_the_shortest_counterexample(run: Run, lamps: str) -> Non
     """With a name: what the variant changes and where it was seen, the rule, and the steps in words."""
     ended = run("defects", f"{lamps}:lamp", "uncounted")
     assert ended.code == 0
-    for text in ("a press is not counted", "seen: in a hall", "rule A1 (always): a light that burns was pressed",
-                 "scope few: most 3", "press", "light: off -> burns down"):
+    for text in (
+        "a press is not counted",
+        "seen: in a hall",
+        "rule A1 (always): a light that burns was pressed",
+        "scope few: most 3",
+        "press",
+        "light: off -> burns down",
+    ):
         assert text in ended.out
 
 
@@ -701,8 +719,18 @@ def test_lasso_says_how_it_goes_on(run: Run, lamps: str) -> None:
 def test_show_text(run: Run, lamps: str) -> None:
     """show prints outline, fields with types, actions with guards and inputs, rules with sources, variants."""
     out = run("show", f"{lamps}:lamp").out
-    for text in ("One lamp.", "Light: off, burns down", "watched true or false", "A1: it burns already", "most  int  3",
-                 "a light that burns was pressed", "here", "a press is not counted", "in a hall", "burnt  int  0"):
+    for text in (
+        "One lamp.",
+        "Light: off, burns down",
+        "watched true or false",
+        "A1: it burns already",
+        "most  int  3",
+        "a light that burns was pressed",
+        "here",
+        "a press is not counted",
+        "in a hall",
+        "burnt  int  0",
+    ):
         assert text in out
 
 

@@ -8,6 +8,7 @@ from typing import cast
 import attrs
 import pytest
 
+from deadreckon.models import expr as ir
 from deadreckon.models.compiled import Reference
 from deadreckon.models.explorer import Bounds, Exploration, Progress, Trace, explore
 from deadreckon.models.relation import Relation, relation
@@ -241,6 +242,13 @@ def test_explorer_judges_liveness_only_where_the_scope_allows() -> None:
     assert explore(plain_counter_live(), plain_counter.scopes[1]).verdict(is_reset) == "unknown"
 
 
+def test_explorer_that_gives_up_judges_no_liveness() -> None:
+    """An eventually rule is judged on a whole graph or not at all."""
+    found = explore(counter, bounds=Bounds(max_states=2))
+    assert not found.complete
+    assert found.verdict(is_reset) == "unknown"
+
+
 def plain_counter_live() -> Machine:
     return attrs.evolve(plain_counter, rules=(*plain_counter.rules, is_reset))
 
@@ -260,6 +268,11 @@ def other_guard(traced: Relation) -> Relation:
     return attrs.evolve(traced, commands=(*rest, attrs.evolve(last, guard=traced.commands[0].guard)))
 
 
+def narrower_guard(traced: Relation) -> Relation:
+    *rest, last = traced.commands
+    return attrs.evolve(traced, commands=(*rest, attrs.evolve(last, guard=ir.FALSE)))
+
+
 def other_claim(traced: Relation) -> Relation:
     return attrs.evolve(traced, claims={**traced.claims, "N1": traced.claims["N3"]})
 
@@ -268,7 +281,7 @@ def other_step(traced: Relation) -> Relation:
     return attrs.evolve(traced, steps={**traced.steps, "N2": traced.steps["N2"][::-1]})
 
 
-@pytest.mark.parametrize("change", [other_update, other_guard, other_claim, other_step])
+@pytest.mark.parametrize("change", [other_update, other_guard, narrower_guard, other_claim, other_step])
 def test_explorer_finds_a_relation_that_differs_from_the_functions(change: Callable[[Relation], Relation]) -> None:
     """Translation validation: a wrong update, guard or rule is found on the states that are visited."""
     with pytest.raises(InternalError, match=r"counter: the traced (relation|rule)"):

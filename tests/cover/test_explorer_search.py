@@ -11,6 +11,7 @@ import pytest
 
 from deadreckon.models.compiled import Reference
 from deadreckon.models.explorer import Exploration, Trace, explore
+from deadreckon.models.layout import Layout
 from deadreckon.models.symmetry import Symmetry
 from deadreckon.spec import (
     Among,
@@ -393,3 +394,6 @@ def test_explorer_refuses_groups_that_are_none() -> None:
     """A group names tuples of the state, of one length."""
     with pytest.raises(SpecError, match="door is no tuple of the state"):
         explore(attrs.evolve(slots, interchangeable=(("owned", "door"),)))
+    uneven = attrs.evolve(slots, interchangeable=(("owned", "tries"),))
+    with pytest.raises(SpecError, match="tuples owned, tries differ in length"):
+        Symmetry(uneven, Layout(Slots(False, (False, False), (0, 0, 0))))

@@ -355,7 +355,7 @@ def some_action(chance: random.Random) -> Action:
         ("deliver", (slot, chance.random() < 0.5, keep_going)),
         ("sync", ()),
         ("start_work", (slot,)),
-        ("progress", ()),
+        ("progress", (1,)),
         ("finish", (slot, outcome)),
         ("report", (slot,)),
         ("deliver_terminal", (slot,)),

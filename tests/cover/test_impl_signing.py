@@ -20,10 +20,12 @@ from cryptography.hazmat.primitives.serialization import (
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from deadreckon.impl.journal import Ballot, Key
 from deadreckon.impl.signing import (
     BadKey,
     Json,
     NotCanonical,
+    ballot_message,
     canonical_json,
     canonical_message,
     key_id,
@@ -31,11 +33,12 @@ from deadreckon.impl.signing import (
     new_private_key,
     public_key_b64,
     sign,
+    verified,
     verify,
 )
 from deadreckon.spec import EnvironmentFault
 
-MESSAGE = canonical_message("h1", 600_000, ["aa", "bb"], [True, False])
+MESSAGE = canonical_message("h1", ["aa", "bb"], [True, False])
 ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
 
 
@@ -54,45 +57,42 @@ def signature() -> str:
 def test_canonical_message_is_the_documented_bytes() -> None:
     """What is signed is this, byte for byte, so that any language can make it."""
     assert MESSAGE == (
-        b'{"deadline_at_ms":600000,"hold":"h1","requests":["aa","bb"],"v":"deadreckon.decision.v1",'
-        b'"verdicts":["approve","reject"]}'
+        b'{"hold":"h1","requests":["aa","bb"],"v":"deadreckon.decision.v1","verdicts":["approve","reject"]}'
     )
 
 
 @pytest.mark.parametrize(
     "other",
     [
-        canonical_message("h2", 600_000, ["aa", "bb"], [True, False]),
-        canonical_message("h1", 600_001, ["aa", "bb"], [True, False]),
-        canonical_message("h1", 600_000, ["bb", "aa"], [True, False]),
-        canonical_message("h1", 600_000, ["aa", "bc"], [True, False]),
-        canonical_message("h1", 600_000, ["aa", "bb"], [False, True]),
-        canonical_message("h1", 600_000, ["aa", "bb"], [True, True]),
-        canonical_message("h1", 600_000, ["aa", "bb", "bb"], [True, False, False]),
-        canonical_message("h1", 600_000, ["aa"], [True]),
+        canonical_message("h2", ["aa", "bb"], [True, False]),
+        canonical_message("h1", ["bb", "aa"], [True, False]),
+        canonical_message("h1", ["aa", "bc"], [True, False]),
+        canonical_message("h1", ["aa", "bb"], [False, True]),
+        canonical_message("h1", ["aa", "bb"], [True, True]),
+        canonical_message("h1", ["aa", "bb", "bb"], [True, False, False]),
+        canonical_message("h1", ["aa"], [True]),
     ],
 )
 def test_a_signature_is_good_for_one_decision_alone(other: bytes) -> None:
-    """Another hold, deadline, request, order or verdict is another message, and the signature is not good for it."""
+    """Another hold, request, order or verdict is another message, and the signature is not good for it."""
     assert other != MESSAGE
     assert not verify(public_key_b64(key()), other, signature())
 
 
 holds = st.tuples(
     st.text(st.characters(exclude_categories=["Cs"])),
-    st.integers(),
     st.lists(st.tuples(st.text(st.characters(exclude_categories=["Cs"])), st.booleans()), min_size=1, max_size=4),
 )
 
 
 @given(holds, holds)
 def test_canonical_message_tells_decisions_apart(
-    one: tuple[str, int, list[tuple[str, bool]]], other: tuple[str, int, list[tuple[str, bool]]]
+    one: tuple[str, list[tuple[str, bool]]], other: tuple[str, list[tuple[str, bool]]]
 ) -> None:
     """No two decisions have the same message, whatever stands in their texts."""
     first, second = (
-        canonical_message(hold, deadline, [digest for digest, _ in rows], [verdict for _, verdict in rows])
-        for hold, deadline, rows in (one, other)
+        canonical_message(hold, [digest for digest, _ in rows], [verdict for _, verdict in rows])
+        for hold, rows in (one, other)
     )
     assert (first == second) == (one == other)
 
@@ -101,19 +101,14 @@ def test_canonical_message_tells_decisions_apart(
 def test_canonical_message_wants_a_verdict_for_each_request(digests: list[str], verdicts: list[bool]) -> None:
     """A decision of the wrong count has no message."""
     with pytest.raises(NotCanonical, match="one for each"):
-        canonical_message("h", 1, digests, verdicts)
+        canonical_message("h", digests, verdicts)
 
 
 def test_canonical_message_wants_its_types() -> None:
-    """A fraction as a deadline, a number as a verdict or an id that is no text has no message."""
-    for hold, deadline, digest, verdict in (
-        ("h", 1.5, "a", True),
-        ("h", 1, "a", 1),
-        (7, 1, "a", True),
-        ("h", 1, b"a", True),
-    ):
+    """A number as a verdict, or an id or a digest that is no text, has no message."""
+    for hold, digest_, verdict in (("h", "a", 1), (7, "a", True), ("h", b"a", True)):
         with pytest.raises(NotCanonical):
-            canonical_message(hold, deadline, [digest], [verdict])  # type: ignore[arg-type, list-item]  # the point
+            canonical_message(hold, [digest_], [verdict])  # type: ignore[arg-type, list-item]  # that is the point
 
 
 values = st.recursive(
@@ -289,6 +284,27 @@ def test_signatures_of_the_plain_library_verify() -> None:
     assert verify(public_key_b64(key()), MESSAGE, base64.b64encode(r.to_bytes(32) + s.to_bytes(32)).decode())
 
 
+@pytest.mark.parametrize(
+    ("hold", "requests", "verdicts", "good"),
+    [
+        ("h", ("GET /a", "GET /b"), (True, False), True),
+        ("h", ("GET /b", "GET /a"), (True, False), False),
+        ("h", ("GET /a", "GET /b"), (False, True), False),
+        ("g", ("GET /a", "GET /b"), (True, False), False),
+        ("h", ("GET /a",), (True, False), False),
+        ("h", (), (), False),
+    ],
+)
+def test_the_verifier_of_a_journal(
+    hold: str, requests: tuple[str, ...], verdicts: tuple[bool, ...], good: bool
+) -> None:
+    """A journal's verifier takes a signature for the ballot that was signed, and for no other or ill-formed one."""
+    signed = sign(key(), ballot_message(Ballot("h", ("GET /a", "GET /b"), (True, False))))
+    public = public_key_b64(key())
+    assert verified(Ballot(hold, requests, verdicts), signed, Key(key_id(public), public)) == good
+    assert not verified(Ballot(hold, requests, verdicts), signed, Key(key_id(public), public_key_b64(key(1))))
+
+
 def test_without_the_package_the_command_to_install_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the package is missing, whatever needs it says how to get it; messages and ids need nothing."""
     public, good = public_key_b64(key()), signature()
@@ -302,5 +318,5 @@ def test_without_the_package_the_command_to_install_it_is_told(monkeypatch: pyte
     ):
         with pytest.raises(EnvironmentFault, match=r"pip install 'deadreckon\[signing\]'"):
             use()
-    assert canonical_message("h1", 600_000, ["aa", "bb"], [True, False]) == MESSAGE
+    assert canonical_message("h1", ["aa", "bb"], [True, False]) == MESSAGE
     assert len(key_id(public)) == 16

@@ -11,7 +11,6 @@ import attrs
 import pytest
 
 from deadreckon.spec import (
-    Action,
     Among,
     Between,
     Kind,
@@ -104,6 +103,10 @@ def turn(state: State, side: Side, again: bool) -> State:
 
 def peek(state: State, ghost: Ghost) -> State:
     return attrs.evolve(state, count=ghost.seen)
+
+
+def haunt(state: State) -> State:
+    return attrs.evolve(state, count=Ghost().seen)
 
 
 def unannotated(state: State, by) -> State:  # type: ignore[no-untyped-def]  # refused
@@ -238,6 +241,9 @@ REFUSED: dict[str, Case] = {
     "action that reads a ghost": (
         lambda: attrs.evolve(good, actions=(ADD, action(peek)), rules=(A1, S1)),
         "action peek reads a ghost", "ghosts are for rules alone", peek),
+    "action that makes a ghost": (
+        lambda: attrs.evolve(good, actions=(ADD, action(haunt)), rules=(A1, S1)), "haunt reads a ghost",
+        "ghosts are for rules alone", Ghost),
     "input without domain": (
         lambda: attrs.evolve(good, actions=(action(add),)), "input by of action add has no domain",
         "action(add, by=Among(...))", add),
@@ -347,6 +353,12 @@ def test_definition_checks_the_form_of_every_function(case: str) -> None:
     assert refusal.value.where == f"{__file__}:{slow.__code__.co_firstlineno + 1}"
 
 
+def test_definition_lemma_needs_nothing_beside_it() -> None:
+    """A lemma exists to make others inductive, so no sometimes stands beside it."""
+    lemma = attrs.evolve(A1, id="L1", lemma=True)
+    assert attrs.evolve(good, rules=(A1, S1, E1, lemma)).rule("L1") is lemma
+
+
 def test_definition_checks_the_form_of_replacements() -> None:
     """The replacements of a variant are checked like the helpers that they replace."""
     with pytest.raises(SpecError, match="untraceable divides with //"):
@@ -355,15 +367,11 @@ def test_definition_checks_the_form_of_replacements() -> None:
 
 def test_definition_knows_evident_domains() -> None:
     """A bool or an enum has its own domain; the instances of an action are all combinations, in order."""
-    assert {name: explored(domain) for name, domain in TURN.domains.items()} == {
-        "side": (Side.LEFT, Side.RIGHT), "again": (False, True),
-    }  # fmt: skip
-    assert [tuple(inputs.values()) for inputs in TURN.instances()] == [
-        (side, again) for side in Side for again in (False, True)
-    ]
+    domains = {name: explored(domain) for name, domain in TURN.domains.items()}
+    assert domains == {"side": tuple(Side), "again": (False, True)}
+    pairs = [(side, again) for side in Side for again in (False, True)]
+    assert [tuple(inputs.values()) for inputs in TURN.instances()] == pairs
     assert list(ADD.instances()) == [{"by": 1}, {"by": 2}]
-    assert TURN.name == "turn"
-    assert isinstance(good.action("add"), Action)
 
 
 def test_definition_of_a_variant_changes_its_actions_alone() -> None:

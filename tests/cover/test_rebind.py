@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import FunctionType
 
 import pytest
 
 from deadreckon.spec.errors import SpecError
-from deadreckon.spec.language import plain
+from deadreckon.spec.language import Function, plain
 from deadreckon.spec.rebind import Rebinder, global_names, helpers, reachable
 
 
@@ -112,7 +111,7 @@ def test_wrap_is_applied_to_called_helpers_alone() -> None:
     """Each call of a helper goes through the wrap; the outermost function does not."""
     called: list[str] = []
 
-    def wrap(helper: FunctionType) -> Callable[..., object]:
+    def wrap(helper: Function) -> Callable[..., object]:
         def wrapped(*arguments: object) -> object:
             called.append(helper.__name__)
             return helper(*arguments)

@@ -268,6 +268,7 @@ def test_relation_has_a_command_for_each_choice_of_finite_inputs() -> None:
     by, lamp = found.commands[0].inputs
     assert (by.low, by.high, by.explore, str(by.variable)) == (0, 2, (1, 2), "press.by")
     assert (lamp.low, lamp.high, lamp.explore) == (0, 1, (0, 1))
+    assert found.commands[1].inputs[0].within() is ir.TRUE
     names = [instance.name for instance in compile_relation(found, Limits()).instances]
     assert names[:4] == [f"press(by={by}, lamp={lamp})" for by in (1, 2) for lamp in ("off", "on")]
     assert names[4:] == [f"mark(at={at}, flag={flag})" for at in (0, 1) for flag in ("false", "true")]

@@ -108,7 +108,7 @@ def text(all_pins: dict[str, Pins]) -> str:
 
 def difference(pinned: dict[str, Pins], found: dict[str, Pins]) -> str:
     """What differs, line by line with its place; empty when nothing does."""
-    old, new = (list(_lines("", one)) for one in (pinned, found))
+    old, new = (list(_lines("", dict(sorted(one.items())))) for one in (pinned, found))
     return "\n".join(difflib.unified_diff(old, new, "pinned", "found", lineterm="", n=0))
 
 

@@ -36,7 +36,7 @@ PROTOCOL = {
     "untracked-when-missing": ("C10", 7),
     "sweep-erases-count": ("C5", 9),
     "rebuild-before-admission": ("C11", 7),
-    "seal-before-terminal": ("C9", 12),
+    "seal-before-terminal": ("C9", 10),
     "seal-while-parked": ("C8", 6),
     "exempt-class": ("C4", 10),
     "found-twice": ("C2", 9),

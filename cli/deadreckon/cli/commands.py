@@ -13,6 +13,7 @@ from deadreckon.spec import CallerError, DeadreckonError, Machine
 
 from .checking import ENGINES, Plan, Task, defect_tasks, tasks
 from .display import Display, Pulse, console, defects_table, failure_line, rules_table, story_table
+from .holds import holds
 from .pool import Outcome, run
 from .references import absolute, built_in_names, resolve
 from .reports import Target, as_json, as_junit, version
@@ -44,6 +45,9 @@ class Verbs(click.Group):
 @click.version_option(version(), prog_name="deadreckon")
 def command() -> None:
     """Check durable-service protocols that are written down as state machines."""
+
+
+command.add_command(holds)
 
 
 @attrs.frozen(eq=False)

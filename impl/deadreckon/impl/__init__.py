@@ -12,13 +12,63 @@ Example::
             async with recovery.replay(turn_id) as attempt:  # Sealed after five of them died in here
                 await run_the_model(turn_id)                # heavy work: runs only once every death is counted
                 await attempt.progress()
+
+A request that waits for a person::
+
+    from deadreckon.impl import Door, SqliteJournal, approve
+
+    async with SqliteJournal("holds.db") as journal, Door(journal) as door:
+        async with door.hold([digest_of(request)], caller=run_id) as grant:     # or HoldRefused, HoldExpired, ...
+            response = await door.release(grant, 0, send)       # send(release_id): at most once, and on record
+
+    await approve(journal, hold_id, by="ada")                                   # there, or in any other process
 """
 
 from .clock import Clock, SystemClock
+from .hold import Door
+from .hold_decisions import Decision, add_key, approve, decide, open_holds, reject, revoke_key
+from .hold_memory import Asked
+from .hold_memory import Life as DoorLife
+from .hold_memory import boot as boot_door
+from .hold_release import Effect
+from .hold_steps import Steps as HoldSteps
+from .hold_words import (
+    DecisionForged,
+    DecisionLate,
+    DecisionMalformed,
+    DecisionRefused,
+    DecisionSecond,
+    DecisionUnsigned,
+    DoorClosed,
+    Grant,
+    HoldAbandoned,
+    HoldEnd,
+    HoldExpired,
+    HoldLapsed,
+    HoldRefused,
+    HoldSettled,
+    InDoubt,
+)
 from .incident import OnTerminal, Predicate, Recovery
 from .incident_attempt import Attempt
 from .incident_steps import Life, Memory, Steps, boot
 from .incident_words import Closed, GivenUp, Incident, IncidentRefused, Kind, NoIncident, NotEntered, Sealed
+from .journal import (
+    Ballot,
+    Entry,
+    Held,
+    Journal,
+    JournalUnavailable,
+    Key,
+    KeyConflict,
+    Moment,
+    NoSuchHold,
+    Receipt,
+    Recorded,
+    Verifier,
+    Written,
+)
+from .journal_sqlite import SqliteJournal
 from .sqlite import SqliteStore
 from .store import (
     UNKNOWN,
@@ -38,26 +88,60 @@ from .store import (
     admit_caller,
     successor,
 )
+from .timer import SystemTimer, Timer
 
 __all__ = [
     "UNKNOWN",
+    "Asked",
     "Attempt",
+    "Ballot",
     "Change",
     "Clock",
     "Closed",
+    "Decision",
+    "DecisionForged",
+    "DecisionLate",
+    "DecisionMalformed",
+    "DecisionRefused",
+    "DecisionSecond",
+    "DecisionUnsigned",
+    "Door",
+    "DoorClosed",
+    "DoorLife",
+    "Effect",
+    "Entry",
     "Fenced",
     "GivenUp",
+    "Grant",
+    "Held",
+    "HoldAbandoned",
+    "HoldEnd",
+    "HoldExpired",
+    "HoldLapsed",
+    "HoldRefused",
+    "HoldSettled",
+    "HoldSteps",
+    "InDoubt",
     "Incident",
     "IncidentRefused",
+    "Journal",
+    "JournalUnavailable",
+    "Key",
+    "KeyConflict",
     "Kind",
     "Life",
     "Memory",
+    "Moment",
     "NoIncident",
+    "NoSuchHold",
     "NotEntered",
     "OnTerminal",
     "Predicate",
+    "Receipt",
+    "Recorded",
     "Recovery",
     "Sealed",
+    "SqliteJournal",
     "SqliteStore",
     "Steps",
     "Store",
@@ -72,7 +156,18 @@ __all__ = [
     "StoreUnavailable",
     "Stored",
     "SystemClock",
+    "SystemTimer",
+    "Timer",
+    "Verifier",
+    "Written",
+    "add_key",
     "admit_caller",
+    "approve",
     "boot",
+    "boot_door",
+    "decide",
+    "open_holds",
+    "reject",
+    "revoke_key",
     "successor",
 ]

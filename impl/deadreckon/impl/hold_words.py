@@ -77,7 +77,7 @@ class HoldSettled(HoldEnd):
 
 
 class InDoubt(HoldEnd):
-    """The release was started and its outcome is not in the journal, or is ``unknown`` there: the effect may have happened.
+    """The release was started and the journal has no outcome of it, or `unknown`: the effect may have happened.
 
     Look at the upstream before anything else. The door will never run it again, unless it is declared idempotent.
     """
@@ -133,7 +133,7 @@ def explained(hold_id: str, refusal: Refused, evidence: Evidence) -> DecisionRef
     return named(hold_id, refusal)
 
 
-@attrs.frozen
+@attrs.frozen(eq=False)
 class Grant:
     """The decision on a caller's requests: at least one of them was approved.
 

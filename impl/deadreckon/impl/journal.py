@@ -30,7 +30,7 @@ from deadreckon.spec.hold_state import Call, Hold, Release, Told
 from .store import Fenced, StoreFault
 from .timer import Timer
 
-Json: TypeAlias = "str | int | bool | None | Sequence[Json] | Mapping[str, Json]"
+Json: TypeAlias = "str | int | bool | Sequence[Json] | Mapping[str, Json] | None"
 """What the body of a fact is made of."""
 
 RETRY_AFTER_MS = 200
@@ -144,7 +144,7 @@ Change = Callable[[Moment], Written]
 
 @attrs.frozen
 class Receipt:
-    """The answer to an append: the hold after it, and whether it was this call that changed it, or the same one before."""
+    """The answer to an append: the hold after it, and whether this call changed it, or an earlier one with its key."""
 
     held: Held
     fresh: bool
@@ -159,6 +159,11 @@ class Recorded:
     type: str
     hold_id: str
     body: Mapping[str, Json]
+
+    def line(self) -> Mapping[str, Json]:
+        """The fact as a line of a log, for ``deadreckon audit``."""
+        hold: Mapping[str, Json] = {"hold": self.hold_id} if self.hold_id else {}
+        return {"type": self.type, "at": self.at_ms, "offset": self.offset, **hold, **self.body}
 
 
 class Journal(Protocol):

@@ -2,8 +2,9 @@
 
 What is signed
     The bytes of :func:`canonical_message`: canonical JSON (keys sorted, no blanks, UTF-8, no fractions) of a version
-    tag, the hold, its deadline, the digests of its requests in their order, and the verdict on each. So a signature is
-    good for one hold, for these bytes and for these verdicts. Who decided, and why, is not signed.
+    tag, the hold, the digests of its requests in their order, and the verdict on each. So a signature is good for one
+    hold (whose deadline is fixed), for these requests and for these verdicts. Who decided, and why, is not signed.
+    :func:`verified` is the verifier for a journal: ``SqliteJournal(path, verifier=verified)``.
 
 Forms
     A public key is the base64 of its uncompressed point (65 bytes), a signature the base64 of r and s (32 bytes each),
@@ -29,6 +30,8 @@ from deadreckon.spec import CallerError, EnvironmentFault
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+
+    from .journal import Ballot, Key
 
 VERSION = "deadreckon.decision.v1"
 """Tag of the signed form; another form gets another tag, so that no signature is good for both."""
@@ -80,13 +83,12 @@ def _plain(value: object) -> object:
             raise NotCanonical(f"{value!r} has no canonical form: give text, integers, bools, None, lists and mappings")
 
 
-def canonical_message(hold_id: str, deadline_at_ms: int, digests: Sequence[str], verdicts: Sequence[bool]) -> bytes:
+def canonical_message(hold_id: str, digests: Sequence[str], verdicts: Sequence[bool]) -> bytes:
     """What is signed of a decision: it approves (True) or refuses (False) each request of one hold.
 
     Args:
         hold_id: the hold; unique within its journal.
-        deadline_at_ms: its deadline, as advertised.
-        digests: the digest of each request, in the order in which they were parked.
+        digests: the digest of each request (:func:`digest`), in the order in which they were parked.
         verdicts: one for each request.
 
     Raises:
@@ -94,19 +96,45 @@ def canonical_message(hold_id: str, deadline_at_ms: int, digests: Sequence[str],
     """
     if not verdicts or len(digests) != len(verdicts):
         raise NotCanonical(f"{len(verdicts)} verdicts on {len(digests)} requests: give one for each, and at least one")
-    if type(deadline_at_ms) is not int or any(type(verdict) is not bool for verdict in verdicts):
-        raise NotCanonical("a deadline is an integer, and a verdict is True or False")
+    if any(type(verdict) is not bool for verdict in verdicts):
+        raise NotCanonical("a verdict is True or False")
     if not all(isinstance(text, str) for text in (hold_id, *digests)):
         raise NotCanonical("a hold's id and the digests are text")
     return canonical_json(
         {
             "v": VERSION,
             "hold": hold_id,
-            "deadline_at_ms": deadline_at_ms,
             "requests": list(digests),
             "verdicts": ["approve" if verdict else "reject" for verdict in verdicts],
         }
     )
+
+
+def digest(request: str) -> str:
+    """The digest of a request's text, in hexadecimal."""
+    return hashlib.sha256(request.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def ballot_message(ballot: Ballot) -> bytes:
+    """What is signed of *ballot*.
+
+    Raises:
+        NotCanonical: when there are not as many verdicts as requests.
+    """
+    return canonical_message(ballot.hold_id, [digest(request) for request in ballot.requests], ballot.verdicts)
+
+
+def verified(ballot: Ballot, signature_b64: str, key: Key) -> bool:
+    """Whether *signature_b64* is *key*'s over *ballot*: the verifier that a journal takes.
+
+    Raises:
+        EnvironmentFault: when the package that verifies is not installed.
+    """
+    try:
+        message = ballot_message(ballot)
+    except NotCanonical:
+        return False
+    return verify(key.public_key, message, signature_b64)
 
 
 def key_id(public_key_b64: str) -> str:

@@ -102,7 +102,8 @@ def _step_functions(
     functions = {}
     for instance in instances:
         chosen = {
-            one.variable: ir.const(bool(instance.inputs[one.name])) if one.field.type is bool
+            one.variable: ir.const(bool(instance.inputs[one.name]))
+            if one.field.type is bool
             else ir.const(instance.inputs[one.name])
             for one in instance.command.inputs
         }

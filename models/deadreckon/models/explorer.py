@@ -206,8 +206,12 @@ class _Search:
             if done % 256 == 0 and time.monotonic() > next_report:
                 next_report = time.monotonic() + 0.25
                 progress = Progress(
-                    len(self.order), len(self.targets), len(self.order) - done, self.result.depth,
-                    time.monotonic() - started, _megabytes(),
+                    len(self.order),
+                    len(self.targets),
+                    len(self.order) - done,
+                    self.result.depth,
+                    time.monotonic() - started,
+                    _megabytes(),
                 )
                 if on_progress is not None:
                     on_progress(progress)

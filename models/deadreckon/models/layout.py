@@ -33,6 +33,11 @@ class Field:
         """The sort of its variable in the intermediate form."""
         return Sort.BOOL if self.type is bool else Sort.INT
 
+    @property
+    def size(self) -> int:
+        """How many members an enum field has; 0 for numbers and booleans."""
+        return len(_members(self.type)) if issubclass(self.type, Enum) else 0
+
     def value(self, leaf: int) -> object:
         """What the leaf stands for: an integer, a bool or an enum member."""
         if issubclass(self.type, Enum):

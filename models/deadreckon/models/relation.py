@@ -91,6 +91,8 @@ class Relation:
             args = ",".join(str(names[arg]) for arg in node.args)
             digest.update(f"{node.op.value}:{node.sort.value}:{node.value}:{args};".encode())
         digest.update(",".join(str(names[root]) for root in roots).encode())
+        for field in (*self.policy_layout.fields, *self.layout.fields):
+            digest.update(f"{field.path}:{field.size}".encode())
         return digest.hexdigest()[:32]
 
 
@@ -112,9 +114,7 @@ class _Builder:
         example = start(*machine.signature(start).arguments(policy, ()))
         self.policy_layout = Layout(policy, "policy")
         self.layout = Layout((example, machine.ghost() if machine.ghost else None))
-        self.layout.fields = tuple(
-            attrs.evolve(field, path=_readable(field.path)) for field in self.layout.fields
-        )
+        self.layout.fields = tuple(attrs.evolve(field, path=_readable(field.path)) for field in self.layout.fields)
         self.policy_leaves = tuple(ir.var(field.path, field.sort) for field in self.policy_layout.fields)
         self.state_leaves = tuple(ir.var(field.path, field.sort) for field in self.layout.fields)
         names = [str(leaf) for leaf in (*self.policy_leaves, *self.state_leaves)]
@@ -264,5 +264,3 @@ def _input(action: str, name: str, domain: Domain) -> Input:
             assert issubclass(domain, Enum)
             field, low, high, explore = Field(name, domain), 0, len(domain) - 1, tuple(range(len(domain)))
     return Input(name, ir.var(f"{action}.{name}", field.sort), field, low, high, explore)
-
-

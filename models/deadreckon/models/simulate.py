@@ -74,9 +74,7 @@ class Walk:
 
     def closed(self) -> list[int]:
         """What the machine refuses here, as labels."""
-        return [
-            label for label in self.ground.closed(self.at) if self.ground.instances[label].action not in self._own
-        ]
+        return [label for label in self.ground.closed(self.at) if self.ground.instances[label].action not in self._own]
 
     def take(self, label: int) -> None:
         """Take an instance on both sides.
@@ -263,9 +261,7 @@ class _Simulator:
         self.steps = 0
         self.tried = Tried()
 
-    def run(
-        self, runs: int, steps: int, seed: int, on_progress: Callable[[Advance], None] | None
-    ) -> Simulation:
+    def run(self, runs: int, steps: int, seed: int, on_progress: Callable[[Advance], None] | None) -> Simulation:
         done, failure = 0, None
         walk: tuple[Taken, ...] = ()
         driver = self.factory()

@@ -161,15 +161,14 @@ class _Walk(Walk):
                 self.take(label)
 
     def choice(self, wanted: int, refused: bool) -> Choice | None:
-        """The instance *wanted*, or what stands in for it: something new of what is possible. None at a dead end."""
+        """The instance *wanted*, or what stands in for it and changes something; None at a dead end."""
         if refused:
             rare = rarest(self, self.closed(), self.tried)
             label = self._nearest(wanted, list(rare))
             self.tried.update([rare[label]] if label is not None else [])
         else:
-            among = self._leading_on()
-            new = [one for one in among if (self.at, one) not in self.edges]
-            label = self._nearest(wanted, among if wanted in among else new or among)
+            moving = [one for one, after in self.open().items() if after != self.at]
+            label = wanted if wanted in self.open() else self._nearest(wanted, moving)
         if label is None:
             return NOTHING if refused else None
         return Choice(self.ground.instances[label].name, label, refused=refused)
@@ -178,10 +177,6 @@ class _Walk(Walk):
         """*wanted* itself if it is there."""
         count = len(self.ground.instances)
         return min(among, key=lambda one: (one - wanted) * SCATTER % count, default=None)
-
-    def _leading_on(self) -> list[int]:
-        """What is possible, but for what was done here already and changes nothing."""
-        return [label for label, after in self.open().items() if after != self.at or (self.at, label) not in self.edges]
 
 
 class _Shorter:

@@ -96,7 +96,9 @@ class _Check:
         first = self.unrolled.begin()
         constant = self.unrolled.algebra.constant
         leaves = self.traced.state
-        starts = [[constant(_typed(leaf, v)) for leaf, v in zip(leaves, start, strict=True)] for start in self._starts()]
+        starts = [
+            [constant(_typed(leaf, v)) for leaf, v in zip(leaves, start, strict=True)] for start in self._starts()
+        ]
         self.solver.add(z3.Or([first.equals(start) for start in starts]))
         for step in range(self.depth + 1):
             if not self._settle(step):
@@ -170,9 +172,7 @@ def _policy_values(traced: Relation, scope: Scope) -> dict[Expr, Expr]:
     if scope.policy is None:
         return {}
     values = traced.policy_layout.flatten(scope.policy)
-    return {
-        leaf: ir.const(_typed(leaf, value)) for leaf, value in zip(traced.policy, values, strict=True)
-    }
+    return {leaf: ir.const(_typed(leaf, value)) for leaf, value in zip(traced.policy, values, strict=True)}
 
 
 def _typed(leaf: Expr, value: int) -> int | bool:

@@ -69,7 +69,7 @@ def prove(
         seconds: time limit of the whole call; what is not proved then is ``unknown``.
         on_rule: called with the id of each rule before it is worked on.
         invariants: a directory of stored invariants, ``NAME.smt2``; that of the built-in machines by default.
-        save: a directory to which the invariant is written, if it had to be found anew.
+        save: a directory to which the invariant is written, if it had to be found anew and every solver accepts it.
 
     Raises:
         SpecError: when elements that the machine declares interchangeable are not.
@@ -86,6 +86,7 @@ class _Proving:
         self.rules = [rule.id for rule in traced.machine.rules if rule.kind is Kind.ALWAYS]
         self.name = traced.machine.name
         self.failures: dict[str, Proof] = {}
+        self.deeper: dict[str, Proof] = {}
 
     def run(self, invariants: Path, save: Path | None) -> dict[str, Proof]:
         check_symmetries(self.system.relation)
@@ -97,9 +98,10 @@ class _Proving:
                 return proofs
         found = self._found(fingerprint)
         proofs = self._checked(found, "invariant found in this run")
-        if save is not None:
+        if save is not None and all(id in proofs for id in found.methods):
             (save / f"{self.name}.smt2").write_text(found.dump(), encoding="utf-8")
-        return {id: proofs.get(id) or self.failures.get(id) or self._unknown("not proved") for id in self.rules}
+        found_out = {**self.failures, **self.deeper, **proofs}
+        return {id: found_out.get(id) or self._unknown("not proved") for id in self.rules}
 
     def _unknown(self, detail: str, verdict: str = "unknown") -> Proof:
         return Proof(verdict, seconds=time.monotonic() - self.started, detail=detail)
@@ -125,10 +127,17 @@ class _Proving:
         self.on_rule("induction")
         induction = Inductor(self.system, self.deadline).run(self.rules)
         claims = self.system.claims
+        took = time.monotonic() - self.started
+        how = "from as many states in a row; for every policy that is valid, unbounded in steps"
+        self.deeper = {
+            id: Proof("proved", f"{k}-induction", tuple(SOLVERS), took, how)
+            for id, k in induction.proved.items()
+            if k > 1
+        }
         parts = [conjunction(claims[id] for id, k in induction.proved.items() if k == 1 and id in claims)]
         methods = {id: "1-induction" for id, k in induction.proved.items() if k == 1 and id in self.rules}
         for id in self.rules:
-            if id in methods:
+            if id in methods or id in self.deeper:
                 continue
             self.on_rule(id)
             body = self._searched(id, induction)
@@ -140,7 +149,8 @@ class _Proving:
 
     def _searched(self, id: str, induction: Induction) -> str:
         """The body of an invariant that Spacer finds for *id*; empty, with a failure noted, when it finds none."""
-        known = tuple(self.system.claims[one] for one, k in induction.proved.items() if k == 1 and one in self.system.claims)
+        claims = self.system.claims
+        known = tuple(claims[one] for one, k in induction.proved.items() if k == 1 and one in claims)
         left = self.deadline - time.monotonic()
         if left > 0:
             found = search(self.system, id, known, left)

@@ -51,7 +51,9 @@ def search(system: System, rule: str, known: tuple[Expr, ...], seconds: float) -
     return _answer(engine, broken, reached, variables)
 
 
-def _answer(engine: z3.Fixedpoint, broken: z3.FuncDeclRef, reached: z3.FuncDeclRef, variables: list[z3.ExprRef]) -> Search:
+def _answer(
+    engine: z3.Fixedpoint, broken: z3.FuncDeclRef, reached: z3.FuncDeclRef, variables: list[z3.ExprRef]
+) -> Search:
     try:
         answer = engine.query(broken())
     except z3.Z3Exception as failure:

@@ -55,9 +55,7 @@ class System:
     def at_start(self, claim: Expr) -> Expr:
         """*claim* about every initial state."""
         starts = (dict(zip(self.relation.state, start, strict=True)) for start in self.relation.initial)
-        return ir.implies(
-            self.relation.policy_valid, ir.and_(*(ir.substitute((claim,), start)[0] for start in starts))
-        )
+        return ir.implies(self.relation.policy_valid, ir.and_(*(ir.substitute((claim,), start)[0] for start in starts)))
 
     def variables(self) -> tuple[Expr, ...]:
         """Every variable once: policy, state, inputs."""

@@ -1,12 +1,12 @@
 """What can go wrong, and whose fault it is.
 
-    DeadreckonError
-    ├── CallerError             mend the call, the machine or the policy
-    │   ├── SpecError           a machine is declared in a way that can't be checked faithfully
-    │   ├── PolicyError         a policy value is out of its range
-    │   └── Refused             a machine refused an event: nothing was changed
-    ├── EnvironmentFault        mend the disk, the database or the installation, then try again
-    └── InternalError           a defect of Deadreckon: please report it
+DeadreckonError
+├── CallerError             mend the call, the machine or the policy
+│   ├── SpecError           a machine is declared in a way that can't be checked faithfully
+│   ├── PolicyError         a policy value is out of its range
+│   └── Refused             a machine refused an event: nothing was changed
+├── EnvironmentFault        mend the disk, the database or the installation, then try again
+└── InternalError           a defect of Deadreckon: please report it
 """
 
 from __future__ import annotations

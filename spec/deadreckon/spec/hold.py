@@ -524,9 +524,7 @@ def overslept(state: State, hold: Hold, now_ms: int) -> bool:
 
 def release_missed(policy: HoldPolicy, state: State, hold: Hold, now_ms: int) -> bool:
     """Whether the grace would end although the door could start a release."""
-    approved = any(
-        yes and release == Release.NONE for yes, release in zip(hold.approved, hold.releases, strict=True)
-    )
+    approved = any(yes and release == Release.NONE for yes, release in zip(hold.approved, hold.releases, strict=True))
     able = state.alive and state.up and may_look(hold, state.now_ms) and reconciles(state)
     starts = hold.fact == Fact.DECIDED and approved and wanted(hold) and within_horizon(policy, hold, state.now_ms)
     return able and starts and not within_horizon(policy, hold, now_ms)

@@ -29,9 +29,7 @@ def observe(before: State, after: State, ghost: Ghost) -> Ghost:
     """Count the effects."""
     return Ghost(
         tuple(
-            tuple(
-                effects + (1 if called(old, new, request) else 0) for request, effects in enumerate(counts)
-            )
+            tuple(effects + (1 if called(old, new, request) else 0) for request, effects in enumerate(counts))
             for old, new, counts in zip(before.holds, after.holds, ghost.effects, strict=True)
         )
     )
@@ -88,9 +86,7 @@ def in_its_time(policy: HoldPolicy, old: Hold, new: Hold, now_ms: int) -> bool:
     source=f"{PROTOCOL} H2",
 )
 def h2(policy: HoldPolicy, before: State, after: State) -> bool:
-    return all(
-        in_its_time(policy, old, new, before.now_ms) for old, new in zip(before.holds, after.holds, strict=True)
-    )
+    return all(in_its_time(policy, old, new, before.now_ms) for old, new in zip(before.holds, after.holds, strict=True))
 
 
 @always(
@@ -212,9 +208,7 @@ def backs_off(policy: HoldPolicy, old: Hold, new: Hold, now_ms: int) -> bool:
     on=("wait_fails", "judgement_fails"),
 )
 def h10(policy: HoldPolicy, before: State, after: State) -> bool:
-    return any(
-        backs_off(policy, old, new, before.now_ms) for old, new in zip(before.holds, after.holds, strict=True)
-    )
+    return any(backs_off(policy, old, new, before.now_ms) for old, new in zip(before.holds, after.holds, strict=True))
 
 
 def waits_again_duly(policy: HoldPolicy, old: Hold, new: Hold, now_ms: int) -> bool:
@@ -233,8 +227,7 @@ def waits_again_duly(policy: HoldPolicy, old: Hold, new: Hold, now_ms: int) -> b
 )
 def h10a(policy: HoldPolicy, before: State, after: State) -> bool:
     return all(
-        waits_again_duly(policy, old, new, before.now_ms)
-        for old, new in zip(before.holds, after.holds, strict=True)
+        waits_again_duly(policy, old, new, before.now_ms) for old, new in zip(before.holds, after.holds, strict=True)
     )
 
 
@@ -253,9 +246,7 @@ def decided_validly(old: Hold, new: Hold, key_active: bool) -> bool:
     on=("decide",),
 )
 def h11(before: State, after: State) -> bool:
-    return all(
-        decided_validly(old, new, before.key_active) for old, new in zip(before.holds, after.holds, strict=True)
-    )
+    return all(decided_validly(old, new, before.key_active) for old, new in zip(before.holds, after.holds, strict=True))
 
 
 def never_made(hold: Hold) -> bool:
@@ -276,9 +267,7 @@ def for_somebody(old: Hold, new: Hold) -> bool:
     source=f"{PROTOCOL} H12",
 )
 def h12(before: State, after: State) -> bool:
-    return all(
-        for_somebody(old, new) and never_made(new) for old, new in zip(before.holds, after.holds, strict=True)
-    )
+    return all(for_somebody(old, new) and never_made(new) for old, new in zip(before.holds, after.holds, strict=True))
 
 
 def keeps_deadline(old: Hold, new: Hold) -> bool:

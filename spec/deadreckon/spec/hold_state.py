@@ -111,8 +111,9 @@ class HoldPolicy:
     def __attrs_post_init__(self) -> None:
         for field in attrs.fields(HoldPolicy):
             value = getattr(self, field.name)
-            if type(value) is not (bool if field.name == "idempotent" else int):
-                raise PolicyError(f"{field.name} is {value!r}: give {'a bool' if field.type == 'bool' else 'an integer'}")
+            wanted = bool if field.name == "idempotent" else int
+            if type(value) is not wanted:
+                raise PolicyError(f"{field.name} is {value!r}: give {'a bool' if wanted is bool else 'an integer'}")
         try:
             policy_is_valid(self)
         except Refused as refusal:

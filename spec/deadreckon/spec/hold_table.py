@@ -121,7 +121,13 @@ hold = Machine(
         ),
     ),
     interchangeable=tuple(
-        (f"holds[{at}].approved", f"holds[{at}].releases", f"holds[{at}].calls", f"holds[{at}].told", f"ghost.effects[{at}]")
+        (
+            f"holds[{at}].approved",
+            f"holds[{at}].releases",
+            f"holds[{at}].calls",
+            f"holds[{at}].told",
+            f"ghost.effects[{at}]",
+        )
         for at in range(2)
     ),
     terminal=may_rest,

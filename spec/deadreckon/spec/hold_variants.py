@@ -256,7 +256,11 @@ VARIANTS = (
         "zombies until and past expiry",
     ),
     Variant(
-        "no-wait-epoch", "H7", "any decision wakes any wait", (swap(belongs, of_anybody),), "an old decision wakes a newer wait"
+        "no-wait-epoch",
+        "H7",
+        "any decision wakes any wait",
+        (swap(belongs, of_anybody),),
+        "an old decision wakes a newer wait",
     ),
     Variant("hot-loop", "H10", "the wait is armed again without a distance", (swap(backed_off, at_once),)),
     Variant("sibling-blast", "H14", "one failure fails the batch", (swap(failed, all_failed),)),

@@ -85,9 +85,7 @@ def l5(state: State) -> bool:
         (durable != state.incarnation or works_in(phase) or phase == Phase.FINISHING)
         and (buffered != state.incarnation or works_in(phase))
         and (phase != Phase.HEAVY or durable == state.incarnation)
-        for phase, durable, buffered in zip(
-            state.phases, state.durable.attempts, state.buffered.attempts, strict=True
-        )
+        for phase, durable, buffered in zip(state.phases, state.durable.attempts, state.buffered.attempts, strict=True)
     )
 
 
@@ -152,9 +150,7 @@ def l9(state: State) -> bool:
 @always("L10", "once the terminal fact is told nobody works", source=SOURCE, lemma=True)
 def l10(state: State) -> bool:
     return all(
-        not record.terminal_delivered
-        or record.status == Status.CLOSED
-        or all(owner == 0 for owner in record.attempts)
+        not record.terminal_delivered or record.status == Status.CLOSED or all(owner == 0 for owner in record.attempts)
         for record in (state.durable, state.buffered)
     )
 

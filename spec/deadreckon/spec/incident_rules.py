@@ -114,9 +114,7 @@ def c3(before: State, after: State) -> bool:
 
 def starts(before: State, after: State) -> bool:
     """Whether an attempt starts heavy work in this step."""
-    return any(
-        before.phases[slot] != Phase.HEAVY and after.phases[slot] == Phase.HEAVY for slot in range(3)
-    )
+    return any(before.phases[slot] != Phase.HEAVY and after.phases[slot] == Phase.HEAVY for slot in range(3))
 
 
 @always(
@@ -334,9 +332,7 @@ def s1(state: State) -> bool:
     return sum(1 for phase in state.phases if phase == Phase.HEAVY) == 2
 
 
-@sometimes(
-    "S2", "an incarnation dies with two entries", source=PROTOCOL, beside=("C1", "C2"), on=("crash", "deploy")
-)
+@sometimes("S2", "an incarnation dies with two entries", source=PROTOCOL, beside=("C1", "C2"), on=("crash", "deploy"))
 def s2(before: State, after: State) -> bool:
     return sum(1 for slot in range(3) if held(before, slot)) == 2 and not after.alive
 

@@ -197,7 +197,9 @@ VARIANTS = (
     ),
     Variant("count-per-entry", "C2", "each entry counts", (swap(counted, counted_per_entry),)),
     Variant(
-        "heavy-before-sync", "C3", "heavy work starts before the entry is durable",
+        "heavy-before-sync",
+        "C3",
+        "heavy work starts before the entry is durable",
         (swap(entry_is_durable, always_durable),),
     ),
     Variant(
@@ -296,9 +298,7 @@ VARIANTS = (
         (swap(without_dead, keeping_dead),),
         "one death, two failure rows",
     ),
-    Variant(
-        "no-fence", "C13", "the store takes writes of dead incarnations", (swap(accepts, accepts_anybody),)
-    ),
+    Variant("no-fence", "C13", "the store takes writes of dead incarnations", (swap(accepts, accepts_anybody),)),
     Variant(
         "seal-over-work", "C7a", "the seal does not wait for attempts at work", (swap(nobody_works, seals_over_work),)
     ),

@@ -151,9 +151,7 @@ def sometimes(id: str, sentence: str, *, source: str, beside: tuple[str, ...], o
     return lambda holds: Rule(id, Kind.SOMETIMES, sentence, source, plain(holds), on=on, beside=beside)
 
 
-def eventually(
-    id: str, sentence: str, *, source: str, when: Callable[..., bool], fair: tuple[str, ...]
-) -> RuleMaker:
+def eventually(id: str, sentence: str, *, source: str, when: Callable[..., bool], fair: tuple[str, ...]) -> RuleMaker:
     """Declare that *when* leads to the decorated condition, given weak fairness of the actions in *fair*."""
     return lambda holds: Rule(id, Kind.EVENTUALLY, sentence, source, plain(holds), when=plain(when), fair=fair)
 

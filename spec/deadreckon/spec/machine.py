@@ -143,9 +143,7 @@ class Scope:
     liveness: bool = True
 
 
-def scope(
-    name: str, *, why: str, within: Callable[..., bool], policy: object = None, liveness: bool = True
-) -> Scope:
+def scope(name: str, *, why: str, within: Callable[..., bool], policy: object = None, liveness: bool = True) -> Scope:
     """Declare bounds for exhaustive exploration; *liveness* says whether 'eventually' rules are judged in it."""
     return Scope(name, why, plain(within), policy, liveness)
 

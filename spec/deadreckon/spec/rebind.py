@@ -47,9 +47,7 @@ def reachable(function: Function) -> Iterator[Function]:
     yield from _reachable(function, (), set())
 
 
-def _reachable(
-    function: Function, stack: tuple[Function, ...], seen: set[Function]
-) -> Iterator[Function]:
+def _reachable(function: Function, stack: tuple[Function, ...], seen: set[Function]) -> Iterator[Function]:
     if function in stack:
         raise SpecError(
             f"{function.__name__} calls itself",

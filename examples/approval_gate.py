@@ -1,0 +1,183 @@
+"""A gate before an HTTP upstream: every request waits for a person, and is sent on at most once, or not at all.
+
+    python examples/approval_gate.py --db holds.db
+    curl -d '{"amount": 5}' http://127.0.0.1:8080/pay       in a second terminal: waits
+    deadreckon holds approve --db holds.db HOLD             in a third: the gate prints this line for each request
+
+A client that hangs up leaves its hold: nothing is sent for it any more. A gate that is killed and started again takes
+up what it finds in the journal. The upstream is a toy in the same process, which says each time that it is called.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import hashlib
+import json
+import shlex
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+import attrs
+
+from deadreckon.impl import Door, HoldEnd, HoldRefused, InDoubt, Journal, JournalUnavailable, SqliteJournal
+from deadreckon.spec.hold_state import Fact, HoldPolicy
+
+BODY_MAX_BYTES = 1_000_000
+HOST = "127.0.0.1"
+REASONS = {200: "OK", 400: "Bad Request", 403: "Forbidden", 502: "Bad Gateway", 503: "Service Unavailable"}
+
+
+@attrs.frozen
+class Request:
+    """One HTTP request, its body in full."""
+
+    method: str
+    path: str
+    body: bytes
+
+    def as_text(self) -> str:
+        """What the approver sees, and what is approved: no secrets, and the digest of the very bytes to be sent."""
+        digest = hashlib.sha256(self.body).hexdigest()
+        return json.dumps({"method": self.method, "path": self.path, "body_sha256": digest}, sort_keys=True)
+
+
+async def read_request(reader: asyncio.StreamReader) -> Request:
+    """The next request.
+
+    Raises:
+        ValueError: it is no HTTP request, or too long.
+    """
+    try:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+        line, *fields = head.split("\r\n")
+        method, path, _ = line.split(" ")
+        headers = {name.lower(): value.strip() for name, _, value in (field.partition(":") for field in fields)}
+        length = int(headers.get("content-length", "0"))
+        if not 0 <= length <= BODY_MAX_BYTES:
+            raise ValueError(f"a body of {length} bytes")
+        return Request(method, path, await reader.readexactly(length))
+    except (asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
+        raise ValueError("no HTTP request") from error
+
+
+def response(status: int, content: Mapping[str, object]) -> bytes:
+    """An HTTP response with a JSON body."""
+    body = json.dumps(content).encode() + b"\n"
+    head = f"HTTP/1.1 {status} {REASONS[status]}\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n"
+    return head.encode() + b"Connection: close\r\n\r\n" + body
+
+
+class Upstream:
+    """What is guarded: it counts how often it is called."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Answer one request."""
+        request = await read_request(reader)
+        self.calls += 1
+        print(f"upstream: call {self.calls}: {request.method} {request.path}", flush=True)
+        writer.write(response(200, {"upstream": request.path, "calls": self.calls}))
+        await writer.drain()
+        writer.close()
+
+
+async def forward(port: int, request: Request, release_id: str) -> bytes:
+    """Send *request* upstream. The release's id goes with it, so that an upstream may tell a repetition."""
+    reader, writer = await asyncio.open_connection(HOST, port)
+    head = f"{request.method} {request.path} HTTP/1.1\r\nHost: {HOST}\r\nIdempotency-Key: {release_id}\r\n"
+    writer.write(f"{head}Content-Length: {len(request.body)}\r\nConnection: close\r\n\r\n".encode() + request.body)
+    await writer.drain()
+    answer = await reader.read()
+    writer.close()
+    return answer
+
+
+@attrs.frozen
+class Gate:
+    """Parks each request, and sends it on if it is approved."""
+
+    door: Door
+    upstream_port: int
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """One client: its request waits in a task that ends when the client hangs up."""
+        try:
+            request = await read_request(reader)
+        except ValueError as error:
+            writer.write(response(400, {"error": str(error)}))
+        else:
+            answering = asyncio.create_task(self.answer(request))
+            hanging_up = asyncio.create_task(reader.read())
+            await asyncio.wait((answering, hanging_up), return_when=asyncio.FIRST_COMPLETED)
+            hanging_up.cancel()
+            if answering.done():
+                writer.write(answering.result())
+            else:
+                answering.cancel()  # the door takes note: the caller is gone
+                await asyncio.gather(answering, return_exceptions=True)
+        with suppress(ConnectionError):
+            await writer.drain()
+        writer.close()
+
+    async def answer(self, request: Request) -> bytes:
+        """What the client is told; success only once it is in the journal."""
+
+        async def effect(release_id: str) -> bytes:
+            return await forward(self.upstream_port, request, release_id)
+
+        try:
+            async with self.door.hold([request.as_text()]) as grant:
+                return await self.door.release(grant, 0, effect)
+        except HoldRefused as refusal:
+            return response(403, {"error": "refused", "by": refusal.by, "reason": refusal.reason})
+        except InDoubt as doubt:
+            return response(502, {"error": "in doubt", "why": str(doubt)})
+        except HoldEnd as end:
+            return response(403, {"error": type(end).__name__, "why": str(end)})
+        except JournalUnavailable as fault:
+            return response(503, {"error": "journal unavailable", "hold": fault.hold_id})
+        except OSError as failure:
+            return response(502, {"error": "upstream failed", "why": str(failure)})
+
+
+async def announce(journal: Journal, db: Path) -> None:
+    """Say of each open hold how it is approved: a pager, or a chat message, in a real service."""
+    offset = 0
+    while True:
+        with suppress(JournalUnavailable):
+            for fact in await journal.facts(offset):
+                offset = fact.offset
+                held = (await journal.read(fact.hold_id)).held if fact.type == "hold.requested" else None
+                if held is not None and held.hold.fact is Fact.OPEN:
+                    print(f"waiting: {held.requests[0]}", flush=True)
+                    print(f"deadreckon holds approve --db {shlex.quote(str(db))} {held.hold_id}", flush=True)
+            await journal.wait(offset, 60_000)
+            continue
+        await asyncio.sleep(1)
+
+
+async def main(db: Path, port: int, hold_ms: int) -> None:
+    """Serve until interrupted."""
+    upstream = await asyncio.start_server(Upstream().serve, HOST, 0)
+    async with SqliteJournal(db) as journal, Door(journal, HoldPolicy(hold_ms=hold_ms)) as door:
+        gate = await asyncio.start_server(Gate(door, upstream.sockets[0].getsockname()[1]).serve, HOST, port)
+        print(f"gate: http://{HOST}:{gate.sockets[0].getsockname()[1]}", flush=True)
+        announcing = asyncio.create_task(announce(journal, db))
+        try:
+            await gate.serve_forever()
+        finally:
+            announcing.cancel()
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description="A gate before an HTTP upstream, with a person who approves.")
+    parser.add_argument("--db", type=Path, required=True)
+    parser.add_argument("--port", type=int, default=8080)
+    parser.add_argument("--hold-ms", type=int, default=600_000)
+    options = parser.parse_args()
+    with suppress(KeyboardInterrupt):
+        asyncio.run(main(options.db, options.port, options.hold_ms))

@@ -1,0 +1,161 @@
+"""What approvers do: decide holds, and manage the keys that decisions are signed with. All they need is the journal.
+
+The journal judges at the append: a decision that doesn't count is refused at once, by type, and changes nothing (H6,
+H11). A refused one doesn't use up its key, so a good one may follow (H16).
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Collection, Sequence
+
+import attrs
+
+from deadreckon.spec.errors import CallerError, Refused
+from deadreckon.spec.hold_state import Evidence, Fact
+
+from .hold_memory import ONLY, decided, moved, seen
+from .hold_words import explained
+from .journal import Ballot, Entry, Held, Journal, Json, Key, Moment, NoSuchHold, Verifier, Written
+
+REASON_MAX_CHARS = 1_000
+
+
+@attrs.frozen
+class Decision:
+    """What an approver appends.
+
+    Attributes:
+        verdicts: one for each request of the hold: whether it is approved.
+        by: who decides.
+        reason: why, for the caller.
+        signature, key_id: over the :class:`~deadreckon.impl.Ballot`; both or neither.
+    """
+
+    verdicts: tuple[bool, ...]
+    by: str
+    reason: str = ""
+    signature: str = ""
+    key_id: str = ""
+
+
+def evidence(decision: Decision, held: Held, keys: Collection[Key], verifier: Verifier | None) -> Evidence:
+    """What came with *decision*, by the keys active now. Without a verifier no signature is good."""
+    if len(decision.verdicts) != len(held.requests):
+        return Evidence.MALFORMED
+    if not decision.signature and not decision.key_id:
+        return Evidence.UNSIGNED
+    ballot = Ballot(held.hold_id, held.requests, decision.verdicts)
+    signers = [key for key in keys if key.key_id == decision.key_id]
+    good = verifier is not None and any(verifier(ballot, decision.signature, key) for key in signers)
+    return Evidence.SIGNED if good else Evidence.BAD_SIGNATURE
+
+
+async def decide(
+    journal: Journal,
+    hold_id: str,
+    verdicts: Sequence[bool],
+    by: str,
+    reason: str = "",
+    signature: str = "",
+    key_id: str = "",
+    *,
+    key: str | None = None,
+) -> Held:
+    """Decide a hold: durable when this returns.
+
+    Args:
+        journal: where the hold is.
+        hold_id: which.
+        verdicts: one for each request: whether it is approved.
+        by: who decides.
+        reason: why, for the caller.
+        signature: over the :class:`~deadreckon.impl.Ballot`, by the key *key_id*; needed while a key is active, unless
+            everything is refused.
+        key_id: the signing key's name.
+        key: makes a repetition after ``JournalUnavailable`` known, so that it is not refused as a second decision.
+
+    Raises:
+        DecisionLate, DecisionSecond, DecisionMalformed, DecisionUnsigned, DecisionForged: not accepted.
+        NoSuchHold: there is no such hold.
+        JournalUnavailable: it may be accepted or not; repeat it with the same *key*.
+    """
+    if not by or len(reason) > REASON_MAX_CHARS:
+        raise CallerError(f"by is {by!r}, reason has {len(reason)} characters: name who decides, and give at most 1000")
+    decision = Decision(tuple(bool(one) for one in verdicts), by, reason, signature, key_id)
+    found = [Evidence.UNSIGNED]
+
+    def change(moment: Moment) -> Written:
+        held = moment.held
+        if held is None:
+            raise NoSuchHold(f"the journal has no hold {hold_id!r}")
+        found.append(evidence(decision, held, moment.keys, journal.verifier))
+        before = seen(moment, held.hold)
+        after = moved("decide", before, lambda state: decided(state, decision.verdicts, found[-1]))
+        new = attrs.evolve(held, hold=after.holds[ONLY], by=by, reason=reason)
+        return Written(new, (_fact(decision),))
+
+    name = f"decide:{hold_id}:{key or uuid.uuid4().hex}"
+    try:
+        return (await journal.append(hold_id, change, key=name, body=repr(decision))).held
+    except Refused as refusal:
+        raise explained(hold_id, refusal, found[-1]) from None
+
+
+async def approve(
+    journal: Journal,
+    hold_id: str,
+    *,
+    by: str,
+    indexes: Collection[int] | None = None,
+    reason: str = "",
+    signature: str = "",
+    key_id: str = "",
+    key: str | None = None,
+) -> Held:
+    """:func:`decide`: approve the requests in *indexes* and refuse the others; all of them without *indexes*."""
+    count = len((await _known(journal, hold_id)).requests)
+    wanted = range(count) if indexes is None else indexes
+    if not set(wanted) <= set(range(count)):
+        raise CallerError(f"indexes are {sorted(wanted)}: give some of 0 to {count - 1}")
+    verdicts = [at in wanted for at in range(count)]
+    return await decide(journal, hold_id, verdicts, by, reason, signature, key_id, key=key)
+
+
+async def reject(journal: Journal, hold_id: str, *, by: str, reason: str = "", key: str | None = None) -> Held:
+    """:func:`decide`: refuse every request. It needs no signature: whoever can append can veto."""
+    count = len((await _known(journal, hold_id)).requests)
+    return await decide(journal, hold_id, [False] * count, by, reason, key=key)
+
+
+async def open_holds(journal: Journal) -> list[Held]:
+    """The holds that wait for a decision, the oldest first. A deadline may pass before the decision is appended."""
+    return [held for held in await journal.unfinished() if held.hold.fact is Fact.OPEN]
+
+
+async def add_key(journal: Journal, key_id: str, public_key: str, *, by: str) -> None:
+    """From now on a decision that approves must be signed by an active key."""
+    await journal.change_key(Key(key_id, public_key), active=True, by=by)
+
+
+async def revoke_key(journal: Journal, key_id: str, *, by: str) -> None:
+    """Signatures by this key no longer count. After the last one is revoked, decisions need none."""
+    await journal.change_key(Key(key_id, ""), active=False, by=by)
+
+
+def _fact(decision: Decision) -> Entry:
+    body: dict[str, Json] = {
+        "verdicts": ["approve" if yes else "reject" for yes in decision.verdicts],
+        "by": decision.by,
+        "reason": decision.reason,
+        "accepted": True,
+    }
+    signed: dict[str, Json] = {"signature": decision.signature, "key": decision.key_id} if decision.key_id else {}
+    return Entry("hold.decided", {**body, **signed})
+
+
+async def _known(journal: Journal, hold_id: str) -> Held:
+    held = (await journal.read(hold_id)).held
+    if held is None:
+        raise NoSuchHold(f"the journal has no hold {hold_id!r}")
+    return held
