@@ -21,7 +21,17 @@ from pathlib import Path
 
 import attrs
 
-from deadreckon.impl import Door, HoldEnd, HoldRefused, InDoubt, Journal, JournalUnavailable, SqliteJournal
+from deadreckon.impl import (
+    Door,
+    DoorClosed,
+    HoldEnd,
+    HoldRefused,
+    InDoubt,
+    Journal,
+    JournalUnavailable,
+    SqliteJournal,
+    StoreFault,
+)
 from deadreckon.spec.hold_state import Fact, HoldPolicy
 
 BODY_MAX_BYTES = 1_000_000
@@ -53,6 +63,8 @@ async def read_request(reader: asyncio.StreamReader) -> Request:
         head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
         line, *fields = head.split("\r\n")
         method, path, _ = line.split(" ")
+        if not (line.isascii() and line.isprintable()):
+            raise ValueError("control characters in the request line")
         headers = {name.lower(): value.strip() for name, _, value in (field.partition(":") for field in fields)}
         length = int(headers.get("content-length", "0"))
         if not 0 <= length <= BODY_MAX_BYTES:
@@ -138,8 +150,8 @@ class Gate:
             return response(502, {"error": "in doubt", "why": str(doubt)})
         except HoldEnd as end:
             return response(403, {"error": type(end).__name__, "why": str(end)})
-        except JournalUnavailable as fault:
-            return response(503, {"error": "journal unavailable", "hold": fault.hold_id})
+        except (StoreFault, DoorClosed) as fault:
+            return response(503, {"error": "no journal, or no door", "why": str(fault)})
         except OSError as failure:
             return response(502, {"error": "upstream failed", "why": str(failure)})
 

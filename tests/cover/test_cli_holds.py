@@ -205,10 +205,10 @@ def foreign(path: Path) -> None:
     connection.close()
 
 
-@pytest.mark.parametrize("make", [lambda path: None, Path.mkdir, garbage, foreign])
+@pytest.mark.parametrize("make", [lambda path: None, Path.mkdir, Path.touch, garbage, foreign])
 @pytest.mark.parametrize("verb", [("list",), ("show", "h1"), ("approve", "h1"), ("reject", "h1")])
 def test_what_is_no_journal_ends_with_2(tmp_path: Path, verb: Sequence[str], make: Callable[[Path], object]) -> None:
-    """A file that is missing, a directory, garbage or somebody else's: one line, 2, and nothing is made or changed."""
+    """A file that is missing, a directory, empty, garbage or somebody else's: one line, 2, and nothing is made."""
     path = tmp_path / "db"
     make(path)
     before = path.read_bytes() if path.is_file() else None
@@ -226,6 +226,9 @@ def test_what_is_no_journal_ends_with_2(tmp_path: Path, verb: Sequence[str], mak
         ("reject", "nobody"),
         ("approve", "h1", "--index", 2),
         ("approve", "h1", "--by", ""),
+        ("approve", "h1", "--by", "\udcff"),
+        ("reject", "h1", "--reason", "\udcff"),
+        ("show", "\udcff"),
         ("approve", "h1", "--reason", "x" * 1001),
         ("approve", "h1", "--sign-with", "missing.pem"),
         ("list", "--json", "missing/out.json"),
@@ -239,6 +242,19 @@ def test_wrong_arguments_end_with_2(db: Path, arguments: Sequence[object]) -> No
     assert (ended.exit_code, ended.stderr.count("\n")) == (2, 1)
     assert ended.stderr.startswith("deadreckon: ")
     assert known(db) == before
+
+
+def test_without_a_login_name_the_approver_is_asked_for(db: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the system doesn't know who runs the command, --by is needed, and its absence is said in one line."""
+
+    def unknown() -> str:
+        raise KeyError("uid not found")
+
+    monkeypatch.setattr("getpass.getuser", unknown)
+    ended = holds("approve", "--db", db, "h1")
+    assert (ended.exit_code, ended.stderr.count("\n")) == (2, 1)
+    assert "name who decides" in ended.stderr
+    assert holds("approve", "--db", db, "h1", "--by", "ada").exit_code == 0
 
 
 def test_a_busy_journal_is_asked_again(db: Path) -> None:

@@ -6,6 +6,7 @@ import json
 import os
 import queue
 import shlex
+import socket
 import subprocess
 import sys
 import threading
@@ -174,3 +175,14 @@ def test_a_killed_gate_sends_nothing_for_the_dead(db: Path) -> None:
         later = running.post("/other")
         assert deadreckon(*running.command()[1:]).returncode == 0
         assert later.result(PATIENCE_S) == (200, {"upstream": "/other", "calls": 1})
+
+
+@pytest.mark.parametrize(
+    "sent", [b"GET /a\nX: y HTTP/1.1\r\n\r\n", b"GET\r\n\r\n", b"GET /a HTTP/1.1\r\nContent-Length: -1\r\n\r\n"]
+)
+def test_what_is_no_request_is_not_parked(db: Path, sent: bytes) -> None:
+    """What can't be sent on as it was approved is refused at once, and nobody is asked about it."""
+    with gate(db) as running, socket.create_connection(("127.0.0.1", running.port), PATIENCE_S) as client:
+        client.sendall(sent)
+        assert client.makefile("rb").readline() == b"HTTP/1.1 400 Bad Request\r\n"
+        assert deadreckon("holds", "list", "--db", str(db)).stdout == "no hold waits\n"

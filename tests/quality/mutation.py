@@ -1,6 +1,6 @@
 """Mutate the transitions of a machine, one place at a time, and see whether anything notices.
 
-    python tests/quality/mutation.py incident [--only N] [--jobs 2] [--report FILE]
+    python tests/quality/mutation.py incident [--module incident_budgets] [--only N] [--jobs 2] [--report FILE]
 
 Each mutant is judged in a process of its own, cheapest evidence first: the static check, exploration of the
 smallest scope, induction, exploration of the others (every rule holds, every ``sometimes`` is reached, every action runs),
@@ -138,12 +138,12 @@ def judge(name: str) -> str:
     return ""
 
 
-def verdict(name: str, source: str) -> str:
+def verdict(name: str, module: str, source: str) -> str:
     """Judge one mutant in a process of its own."""
     with tempfile.TemporaryDirectory() as folder:
         package = Path(folder) / "deadreckon" / "spec"
         shutil.copytree(SPEC, package, ignore=shutil.ignore_patterns("__pycache__"))
-        (package / f"{name}.py").write_text(source, encoding="utf-8")
+        (package / f"{module}.py").write_text(source, encoding="utf-8")
         roots = [folder, *(str(ROOT / room) for room in ("models", "proofs", "impl", "cli"))]
         done = subprocess.run(
             [sys.executable, "-S", __file__, name, "--judge"],
@@ -165,6 +165,7 @@ def main() -> None:
     """Mutate, judge, and print the score with every survivor."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("machine")
+    parser.add_argument("--module", help="the file to mutate, if it is not that of the machine")
     parser.add_argument("--judge", action="store_true")
     parser.add_argument("--only", type=int)
     parser.add_argument("--jobs", type=int, default=2)
@@ -173,11 +174,12 @@ def main() -> None:
     if options.judge:
         print(judge(options.machine))
         return
-    sources = list(mutants((SPEC / f"{options.machine}.py").read_text(encoding="utf-8")))[: options.only]
+    module = options.module or options.machine
+    sources = list(mutants((SPEC / f"{module}.py").read_text(encoding="utf-8")))[: options.only]
     with ThreadPoolExecutor(options.jobs) as pool:
         verdicts = []
         for (what, _), noticed in zip(
-            sources, pool.map(lambda one: verdict(options.machine, one[1]), sources), strict=True
+            sources, pool.map(lambda one: verdict(options.machine, module, one[1]), sources), strict=True
         ):
             verdicts.append((what, noticed))
             print(f"{len(verdicts)}/{len(sources)} {what}: {noticed or 'SURVIVES'}", flush=True)

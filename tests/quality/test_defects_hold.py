@@ -18,8 +18,8 @@ from deadreckon.models.explorer import Bounds, Exploration, explore
 from deadreckon.models.relation import Relation, relation
 from deadreckon.spec import Kind, Machine, Refused, Scope, Variant, swap
 from deadreckon.spec import hold as hold_actions
-from deadreckon.spec.hold import owed
 from deadreckon.spec.hold_variants import owed_or_new
+from deadreckon.spec.hold_words import owed
 from deadreckon.spec.machines import hold
 
 PINNED = json.loads((Path(__file__).parents[2] / "models" / "manifest.json").read_text(encoding="utf-8"))["hold"]
@@ -248,7 +248,7 @@ def test_every_backstop_refuses_in_the_design_that_needs_it(design: str) -> None
 
 
 def test_the_backstops_never_refuse_in_the_sound_machine() -> None:
-    """What is listed as a backstop is one: the sound machine's relation can't tell whether it is there."""
+    """What is listed as a backstop is one: it refuses in none of the sampled states of the sound machine."""
     for name in ("failing", "signing"):
         assert refusing(explored(name), hold, BACKSTOPS, every=997) == set()
 

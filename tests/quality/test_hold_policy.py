@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deadreckon.spec import PolicyError
-from deadreckon.spec.hold import coalesced_until_ms
 from deadreckon.spec.hold_state import DEBOUNCE_MAX_MS, HOLD_MAX_MS, HoldPolicy
+from deadreckon.spec.hold_words import coalesced_until_ms
 
 BAD: tuple[Mapping[str, object], ...] = (
     {"hold_ms": 0},

@@ -9,7 +9,8 @@ import attrs
 import pytest
 
 from deadreckon.spec import UNLIMITED, PolicyError
-from deadreckon.spec.incident import no_record, verdict
+from deadreckon.spec.incident import no_record
+from deadreckon.spec.incident_budgets import verdict
 from deadreckon.spec.incident_state import Reason, Record, RecoveryPolicy, Status, Turn, recovery_policy
 
 AT_LEAST_ONE = ("max_interrupted_attempts", "max_attempts", "record_ttl_ms")

@@ -46,9 +46,17 @@ def holds() -> None:
     """List the holds that a door has parked in a journal, look at one, approve it or reject it."""
 
 
+def login_name() -> str:
+    """Who runs the command; nobody, where the system doesn't know."""
+    try:
+        return getpass.getuser()
+    except (KeyError, ImportError, OSError):
+        return ""
+
+
 db_option = click.option("--db", required=True, metavar="FILE", help="The journal: an SQLite file.")
 json_option = click.option("--json", "json_file", metavar="FILE", help="Write what is printed as JSON too.")
-by_option = click.option("--by", default=getpass.getuser, show_default="your login name", help="Who decides.")
+by_option = click.option("--by", default=login_name, show_default="your login name", help="Who decides.")
 reason_option = click.option("--reason", default="", metavar="TEXT", help="Why; the caller is told.")
 
 
@@ -129,6 +137,9 @@ def _decide(
     from deadreckon.impl.hold_decisions import decide
     from deadreckon.impl.hold_words import DecisionRefused
 
+    for name, text in (("--by", by), ("--reason", reason)):
+        if not text.isascii() and text.encode(errors="replace").decode() != text:
+            raise CallerError(f"{name} is no Unicode: {printable(text)}")
     # One decision, however often it is sent: the key and the signature are made once.
     key = uuid.uuid4().hex
 
@@ -157,8 +168,8 @@ def on_journal(db: str, work: Callable[[SqliteJournal], Awaitable[T]]) -> T:
     from deadreckon.impl.journal_sqlite import SqliteJournal
     from deadreckon.impl.signing import verified
 
-    if not Path(db).is_file():
-        raise CallerError(f"there is no journal {db}: give the file that the door was given")
+    if not Path(db).is_file() or Path(db).stat().st_size == 0:
+        raise CallerError(f"there is no journal {printable(db)}: give the file that the door was given")
 
     async def run() -> T:
         give_up_at = time.monotonic() + PATIENCE_S
@@ -182,7 +193,7 @@ async def _unfinished(journal: SqliteJournal) -> tuple[int, Sequence[Held]]:
 async def _known(journal: SqliteJournal, hold: str) -> tuple[int, Held]:
     moment = await journal.read(hold)
     if moment.held is None:
-        raise CallerError(f"the journal has no hold {hold!r}")
+        raise CallerError(f"the journal has no hold {printable(hold)}")
     return moment.now_ms, moment.held
 
 

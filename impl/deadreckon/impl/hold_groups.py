@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Hashable, Sequence
 
 import attrs
 
-from deadreckon.spec.hold import coalesced_until_ms
+from deadreckon.spec.hold_words import coalesced_until_ms
 
 from .hold_parked import Parked
 from .timer import Timer

@@ -8,22 +8,23 @@ import time
 from array import array
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import TypeVar
 
 import attrs
 
-from deadreckon.spec import InternalError, Kind, Machine, Rule, Scope, SpecError
+from deadreckon.spec import Kind, Machine, Rule, Scope
 
 from .compiled import Compiled, Instance, Reference, compile_relation
 from .layout import Flat
 from .liveness import Lasso, fair_violation
 from .relation import Relation, relation
 from .symmetry import Symmetry
+from .validation import Validator
 
 T = TypeVar("T")
 
 FIRST, SAMPLE = 256, 16
-"""Of the states that are compared, on the first and then every n-th the rules and symmetries are checked too."""
+"""Of the states that are compared, the first and then every n-th are compared in everything, not in their edges alone."""
 
 
 @attrs.frozen
@@ -158,8 +159,8 @@ class _Search:
     ) -> None:
         self.machine = machine
         self.code: Compiled = compile_relation(traced, scope.policy)
-        self.reference = Reference(traced, scope.policy)
         self.symmetry = Symmetry(machine, traced.layout)
+        self.validator = Validator(self.code, Reference(traced, scope.policy), self.symmetry)
         self.within = self.code.triggers[f"within:{scope.name}"]
         self.bounds = bounds
         self.compare_every = compare_every
@@ -246,11 +247,10 @@ class _Search:
         state = self.order[number]
         found = self.code.successors(state)
         if self.compare_every and number % self.compare_every == 0:
-            sampled = number < FIRST or number % (SAMPLE * self.compare_every) == 0
-            self._compare(state, found, self.code.instances if sampled else None)
-            if sampled:
-                self._compare_rules(state, found)
-                self._check_symmetry(state, found)
+            self.result.compared += len(found)
+            self.validator.edges(state, found)
+            if number < FIRST or number % (SAMPLE * self.compare_every) == 0:
+                self.validator.everything(state, found)
         for label, after in found:
             self._judge_step(number, label, state, after)
             if not self.within(after):
@@ -274,64 +274,6 @@ class _Search:
         for id, functions in self.step_goals.items():
             if id not in self.result.reached and functions[label](state):
                 self.result.reached[id] = self._trace(number, (label, after))
-
-    def _compare(self, state: Flat, found: list[tuple[int, Flat]], instances: tuple[Instance, ...] | None) -> None:
-        """Run the machine's own functions: on every edge, or on all of *instances*, which must refuse the others."""
-        pair = self._rebuilt(state)
-        compiled = dict(found)
-        for instance in instances or [self.code.instances[label] for label in compiled]:
-            real = self.reference.step(instance, pair)
-            if real != compiled.get(instance.index):
-                raise InternalError(
-                    f"{self.machine.name}: the traced relation and {instance.name} differ on {pair}: "
-                    f"{compiled.get(instance.index)} and {real}"
-                )
-        self.result.compared += len(found)
-
-    def _compare_rules(self, state: Flat, found: list[tuple[int, Flat]]) -> None:
-        before, ghost = self._rebuilt(state)
-        steps = [(label, self._rebuilt(after)[0]) for label, after in found]
-        for rule in self.machine.rules:
-            if rule.id in self.code.claims:
-                judged: list[tuple[bool, tuple[object, ...]]] = [(self.code.claims[rule.id](state), (before,))]
-            else:
-                judged = [
-                    (self.code.steps[rule.id][label](state), (before, after))
-                    for label, after in steps
-                    if not rule.on or self.code.instances[label].action in rule.on
-                ]
-            for compiled, states in judged:
-                if bool(compiled) != self.reference.claim(rule, states, ghost):
-                    what = f"{self.machine.name}: the traced rule {rule.id} and its function differ on {states}"
-                    raise InternalError(what)
-
-    def _rebuilt(self, state: Flat) -> tuple[object, object]:
-        return cast("tuple[object, object]", self.reference.layout.rebuild(state))
-
-    def _check_symmetry(self, state: Flat, found: list[tuple[int, Flat]]) -> None:
-        """Exchanged elements must lead to the same states by the same actions, and be the same to every rule."""
-        seen = self._seen(state, found)
-        for group, elements in enumerate(self.symmetry.groups):
-            for first in range(len(elements) - 1):
-                other = self.symmetry.swapped(state, group, first)
-                if self._seen(other, self.code.successors(other)) != seen:
-                    raise SpecError(
-                        f"{', '.join(self.machine.interchangeable[group])} are not interchangeable: elements {first} "
-                        f"and {first + 1} of {self.reference.layout.rebuild(state)} are told apart",
-                        instead="leave the group out of interchangeable=, or treat its elements alike",
-                    )
-
-    def _seen(self, state: Flat, found: list[tuple[int, Flat]]) -> tuple[list[bool], set[tuple[object, ...]]]:
-        """What tells *state* from another: the rules that hold, and actions, states and rules of its steps."""
-        claims = [bool(holds(state)) for holds in (*self.code.claims.values(), *self.code.triggers.values())]
-        return claims, {
-            (
-                self.code.instances[label].action,
-                self.symmetry.canonical(after),
-                tuple(bool(functions[label](state)) for functions in self.code.steps.values()),
-            )
-            for label, after in found
-        }
 
     def _trace(self, number: int, last: tuple[int, Flat] | None = None) -> Trace:
         """The path to a state, replayed from the start so that interchangeable elements keep their places."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from . import hold as hold_actions
 from . import hold_lemmas as lemmas
 from . import hold_rules as rules
+from . import hold_witnesses as witnesses
 from .hold import initial
 from .hold_rules import terminal
 from .hold_state import Call, Caller, Evidence, Fact, Hold, HoldPolicy, State, Told, Wait, policy_is_valid
@@ -97,7 +98,9 @@ hold = Machine(
         action(hold_actions.change_keys),
         action(hold_actions.tick, elapsed_ms=Between(1, None, explore=(1,))),
     ),
-    rules=tuple(value for file in (rules, lemmas) for value in vars(file).values() if isinstance(value, Rule)),
+    rules=tuple(
+        value for file in (rules, witnesses, lemmas) for value in vars(file).values() if isinstance(value, Rule)
+    ),
     scopes=(
         scope(
             "failing",

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import attrs
 
-from .hold import (
+from .hold import expirable
+from .hold_state import Call, Caller, Evidence, Fact, Hold, HoldPolicy, State, Told, Wait
+from .hold_words import (
     acceptable,
     after_refusal,
     asked_again,
@@ -14,7 +16,6 @@ from .hold import (
     cursor_after_failure,
     deadline_on_resume,
     detached,
-    expirable,
     failed,
     in_time,
     marked,
@@ -28,7 +29,6 @@ from .hold import (
     wanted,
     within_horizon,
 )
-from .hold_state import Call, Caller, Evidence, Fact, Hold, HoldPolicy, State, Told, Wait
 from .language import swap
 from .machine import Variant
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from . import incident as incident_actions
 from . import incident_lemmas as lemmas
 from . import incident_rules as rules
+from . import incident_witnesses as witnesses
 from .incident import initial
 from .incident_state import Phase, RecoveryPolicy, State, Status, policy_is_valid
 from .incident_variants import VARIANTS
@@ -78,7 +79,9 @@ incident = Machine(
         action(incident_actions.call_from_the_dead, slot=SLOT),
         action(incident_actions.tick, elapsed_ms=Between(1, None, explore=(1,))),
     ),
-    rules=tuple(value for file in (rules, lemmas) for value in vars(file).values() if isinstance(value, Rule)),
+    rules=tuple(
+        value for file in (rules, witnesses, lemmas) for value in vars(file).values() if isinstance(value, Rule)
+    ),
     scopes=(
         scope(
             "overlap",

@@ -11,7 +11,6 @@ from .incident import (
     accepts,
     admitted,
     counted,
-    credited,
     current,
     died,
     entered,
@@ -27,11 +26,9 @@ from .incident import (
     removed,
     sweepable,
     terminal_is_durable,
-    verdict,
-    waits_for_person,
-    within_limit,
     without_dead,
 )
+from .incident_budgets import credited, verdict, waits_for_person, within_limit
 from .incident_state import Phase, Reason, Record, RecoveryPolicy, State, Status
 from .language import swap
 from .machine import Variant
