@@ -10,6 +10,7 @@ import attrs
 from deadreckon.spec import hold as spec
 from deadreckon.spec.errors import Refused
 from deadreckon.spec.hold_state import Call, Caller, Evidence, Hold, HoldPolicy, State, Told, Wait
+from deadreckon.spec.hold_words import with_hold
 
 from .journal import Journal, Moment
 
@@ -80,7 +81,7 @@ class Asked:
 def decided(state: State, verdicts: Sequence[bool], evidence: Evidence) -> State:
     """``spec.decide`` for any number of verdicts; it judges them by whether any approves."""
     judged = spec.decide(state, ONLY, any(verdicts), False, evidence)
-    return spec.with_hold(judged, ONLY, attrs.evolve(judged.holds[ONLY], approved=tuple(verdicts)))
+    return with_hold(judged, ONLY, attrs.evolve(judged.holds[ONLY], approved=tuple(verdicts)))
 
 
 def moved(event: str, before: State, move: Move) -> State:
@@ -116,4 +117,4 @@ def _changed(now: T, before: T, after: T) -> T:
 def unasked(state: State) -> State:
     """The state before the first asking: a door that is unsure may still find nothing in the journal."""
     hold = state.holds[ONLY]
-    return spec.with_hold(state, ONLY, attrs.evolve(hold, wait=Wait.IDLE, caller=Caller.ABSENT))
+    return with_hold(state, ONLY, attrs.evolve(hold, wait=Wait.IDLE, caller=Caller.ABSENT))

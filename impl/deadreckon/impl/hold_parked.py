@@ -18,9 +18,9 @@ from typing import TypeVar
 
 import attrs
 
-from deadreckon.spec import hold as spec
 from deadreckon.spec.errors import Refused
 from deadreckon.spec.hold_state import Call, Caller, Fact, HoldPolicy, Release, Wait
+from deadreckon.spec.hold_words import resumes, wanted
 
 from .hold_steps import Steps
 from .hold_words import Grant
@@ -163,7 +163,7 @@ async def tidy_release(steps: Steps, request: int, policy: HoldPolicy) -> None:
     """Append what is due for one request; a release in doubt that may be run again waits for its caller."""
     hold = steps.hold
     match hold.releases[request], hold.calls[request]:
-        case Release.STARTED, Call.NONE if not (spec.resumes(policy) and spec.wanted(hold)):
+        case Release.STARTED, Call.NONE if not (resumes(policy) and wanted(hold)):
             await _try(lambda: steps.settle_unknown(request))
         case Release.STARTED, Call.ANSWERED | Call.FAILED:
             await _try(lambda: steps.settle(request))

@@ -10,9 +10,9 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import TypeVar
 
-from deadreckon.spec import hold as spec
 from deadreckon.spec.errors import Refused
 from deadreckon.spec.hold_state import Call, Release, State, Told
+from deadreckon.spec.hold_words import outcome
 
 from .hold_memory import ONLY
 from .hold_parked import Pace, Parked
@@ -98,7 +98,7 @@ def _why_not(steps: Steps, request: int, refusal: Refused) -> Exception:
     if not isinstance(refusal.state, State):
         return refusal
     hold = refusal.state.holds[ONLY]
-    told = spec.outcome(hold, request)
+    told = outcome(hold, request)
     if told is Told.NOTHING and hold.releases[request] is Release.STARTED:
         return InDoubt("its release was started, and has no outcome yet", steps.hold_id, request)
     if told is Told.NOTHING:

@@ -168,8 +168,8 @@ class _Builder:
         return bool(rule.on) or self.machine.signature(rule.holds).parts.count(self.machine.state) > 1
 
     def _initial(self, function: Function) -> tuple[Expr, ...]:
-        traced = self.tracer.trace(function, self._arguments(function, ()))
-        return self._leaves(traced.value, self.machine.ghost() if self.machine.ghost else None)
+        value = _certain(function, self.tracer.trace(function, self._arguments(function, ())))
+        return self._leaves(value, self.machine.ghost() if self.machine.ghost else None)
 
     def _arguments(
         self, function: Function, states: Iterable[object], inputs: Mapping[str, object] = NO_INPUTS
@@ -180,12 +180,13 @@ class _Builder:
         return cast("tuple[object, object]", self.layout.rebuild(_symbols(self.layout, leaves)))
 
     def _leaves(self, state: object, ghost: object) -> tuple[Expr, ...]:
-        leaves = tuple(map(lift, _scalars(state))) + tuple(map(lift, _scalars(ghost)))
-        if len(leaves) != len(self.layout):
+        found = list(_scalars((state, ghost), ""))
+        if [_readable(path) for path, _ in found] != [field.path for field in self.layout.fields]:
             raise SpecError(
                 f"machine {self.machine.name} returns a state of another shape",
                 instead="keep the length of every tuple; a free slot is a value",
             )
+        leaves = [lift(value) for _, value in found]
         return tuple(
             ir.ite(leaf, ir.const(1), ir.const(0)) if leaf.sort is Sort.BOOL and field.sort is Sort.INT else leaf
             for leaf, field in zip(leaves, self.layout.fields, strict=True)
@@ -217,7 +218,7 @@ class _Builder:
         observe = self.machine.observe
         if observe is None:
             return None
-        return self.tracer.trace(observe, self._arguments(observe, (self.state, after))).value
+        return _certain(observe, self.tracer.trace(observe, self._arguments(observe, (self.state, after))))
 
     def _claim(self, function: Function) -> Expr:
         return _verdict(self.tracer.trace(function, self._arguments(function, (self.state,))))
@@ -227,6 +228,17 @@ class _Builder:
             return ir.const(rule.kind is not Kind.SOMETIMES)
         after, _ = self._rebuilt(command.updates)
         return _verdict(self.tracer.trace(rule.holds, self._arguments(rule.holds, (self.state, after))))
+
+
+def _certain(function: Function, traced: Traced) -> object:
+    """The value of a function that must not refuse."""
+    if traced.allowed is not ir.TRUE:
+        raise SpecError(
+            f"{function.__name__} refuses, but only actions may",
+            where=location(function),
+            instead="let it return a value in every case",
+        )
+    return traced.value
 
 
 def _verdict(traced: Traced) -> Expr:
@@ -242,15 +254,16 @@ def _symbols(layout: Layout, leaves: tuple[Expr, ...]) -> tuple[object, ...]:
     return tuple(symbol(leaf, field.type) for leaf, field in zip(leaves, layout.fields, strict=True))
 
 
-def _scalars(value: object) -> Iterator[object]:
+def _scalars(value: object, path: str) -> Iterator[tuple[str, object]]:
+    """The scalars in *value* with their paths, as in a layout."""
     if isinstance(value, tuple):
-        for element in value:
-            yield from _scalars(element)
+        for index, element in enumerate(value):
+            yield from _scalars(element, f"{path}[{index}]")
     elif (names := parts(value)) is not None:
         for name in names:
-            yield from _scalars(getattr(value, name))
+            yield from _scalars(getattr(value, name), f"{path}.{name}" if path else name)
     elif value is not None:
-        yield value
+        yield path, value
 
 
 def _input(action: str, name: str, domain: Domain) -> Input:

@@ -1,0 +1,56 @@
+"""What a machine may return: states of one shape, and no refusal where none is heard."""
+
+from __future__ import annotations
+
+import attrs
+import pytest
+
+from deadreckon.models.relation import relation
+from deadreckon.spec import Machine, SpecError, action, require, scope
+
+
+@attrs.frozen
+class Couple:
+    """Two tuples whose lengths add up to three."""
+
+    left: tuple[int, ...]
+    right: tuple[int, ...]
+
+
+def pair() -> Couple:
+    return Couple((0, 0), (0,))
+
+
+def crossed(state: Couple) -> Couple:
+    return Couple((0,), (0, 0))
+
+
+def forbidden_start() -> Couple:
+    require(False, "P1", "never")
+    return Couple((0, 0), (0,))
+
+
+def any_pair(state: Couple) -> bool:
+    return True
+
+
+def test_a_state_of_another_shape_is_refused() -> None:
+    """A state keeps its shape: tuples that exchange their lengths are refused, though as many numbers come back."""
+    with pytest.raises(SpecError, match="another shape"):
+        relation(Machine("pair", "x", Couple, (pair,), (action(crossed),), (), (scope("s", why="w", within=any_pair),)))
+
+
+def test_an_initial_state_that_refuses_is_refused() -> None:
+    """Only actions may refuse; a start or an observer that does would be left out of the formula."""
+    with pytest.raises(SpecError, match="forbidden_start refuses"):
+        _ = relation_of_start()
+
+
+def relation_of_start() -> object:
+    """The relation of a machine that has a proper start, and one that refuses."""
+    starts = (pair, forbidden_start)
+    return relation(Machine("pair", "x", Couple, starts, (action(kept),), (), (scope("s", why="w", within=any_pair),)))
+
+
+def kept(state: Couple) -> Couple:
+    return attrs.evolve(state, left=state.left)
