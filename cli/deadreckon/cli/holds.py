@@ -137,9 +137,7 @@ def _decide(
     from deadreckon.impl.hold_decisions import decide
     from deadreckon.impl.hold_words import DecisionRefused
 
-    for name, text in (("--by", by), ("--reason", reason)):
-        if not text.isascii() and text.encode(errors="replace").decode() != text:
-            raise CallerError(f"{name} is no Unicode: {printable(text)}")
+    check_unicode(by, reason)
     # One decision, however often it is sent: the key and the signature are made once.
     key = uuid.uuid4().hex
 
@@ -190,7 +188,19 @@ async def _unfinished(journal: SqliteJournal) -> tuple[int, Sequence[Held]]:
     return journal.now_ms(), found
 
 
+def check_unicode(*texts: str) -> None:
+    """Refuse arguments with bytes that are no text: no journal can keep them.
+
+    Raises:
+        CallerError: one of them is no Unicode.
+    """
+    for text in texts:
+        if text.encode(errors="replace").decode() != text:
+            raise CallerError(f"this argument is no Unicode: {printable(text)}")
+
+
 async def _known(journal: SqliteJournal, hold: str) -> tuple[int, Held]:
+    check_unicode(hold)
     moment = await journal.read(hold)
     if moment.held is None:
         raise CallerError(f"the journal has no hold {printable(hold)}")

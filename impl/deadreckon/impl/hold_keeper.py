@@ -76,7 +76,7 @@ class Keeper:
 
     async def park(self, asked: Asked, callers: int, patience_ms: int) -> Parked:
         """Make a request durable that so many callers wait for, asking again while the journal doesn't acknowledge it."""
-        steps = Steps(self._journal, self.life, uuid.uuid4().hex, self.policy, self._lease_ms)
+        steps = Steps(self._journal, self.life, uuid.uuid4().hex, self._policy, self._lease_ms)
         minted = steps.hold_id
         parked = self._holds[minted] = Parked(steps, parking=True, waiting=callers)
         try:
@@ -169,13 +169,13 @@ class Keeper:
                 del self._holds[hold_id]
 
     def _taken_in(self, held: Held) -> Parked:
-        steps = Steps(self._journal, self.life, held.hold_id, self.policy, self._lease_ms, held)
+        steps = Steps(self._journal, self.life, held.hold_id, self._policy, self._lease_ms, held)
         parked = self._holds[held.hold_id] = Parked(steps)
         parked.over.set()
         return parked
 
     async def _tidied(self, parked: Parked) -> None:
-        await tidy(parked, self.policy)
+        await tidy(parked, self._policy)
         if not parked.watched:
             parked.failure = None  # the journal has answered
             if parked.steps.memory.wait is not Wait.IDLE:
@@ -223,7 +223,7 @@ class Keeper:
             await parked.steps.detach()
             if goodbye:
                 await parked.steps.leave(goodbye=True)
-                await tidy(parked, self.policy)
+                await tidy(parked, self._policy)
 
     async def _keep(self) -> None:
         """Renew leases and reconcile, until the door is left or fenced."""

@@ -1,7 +1,7 @@
 """Walk a machine and an implementation side by side: :class:`Walk`, and seeded random walks of it.
 
-A simulation prefers what no walk has done yet; with the reachable graph at hand it heads for the nearest such step, so
-that it covers a graph in little more than the steps that the graph has, where blind walks cover a few hundredths.
+A simulation prefers what no walk has done yet, and refusals for reasons that were tried least. With the reachable graph
+at hand it heads for the nearest step that is left, so that a small graph is covered whole.
 """
 
 from __future__ import annotations
