@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import functools
 import gc
@@ -15,6 +16,7 @@ from typing import Any
 import attrs
 import pytest
 
+import deadreckon.impl as impl
 from deadreckon.impl import (
     Ballot,
     DecisionForged,
@@ -50,7 +52,7 @@ from deadreckon.impl.journal_memory import MemoryJournal
 from deadreckon.impl.testing import Died
 from deadreckon.impl.virtual import VirtualTimer, run_virtual
 from deadreckon.spec.errors import CallerError, PolicyError
-from deadreckon.spec.hold_state import Fact, HoldPolicy, Release, Told
+from deadreckon.spec.hold_state import Fact, Hold, HoldPolicy, Release, Told
 
 POLICY = HoldPolicy(hold_ms=20_000, slice_ms=5_000, release_grace_ms=3_000)
 LEASE_MS = 4_000
@@ -783,6 +785,57 @@ async def test_h3_lost_acknowledgements_of_a_release(frail: World) -> None:
 
 
 @scenario
+async def test_h16_decided_before_the_acknowledgement(frail: World) -> None:
+    """A decision made between a request and its acknowledgement is not skipped (H8)."""
+    async with frail.door() as door:
+        memory(frail).unacknowledged = 1
+        task, hold_id = await frail.asked(door)
+        await approve(frail.journal, hold_id, by="ada")
+        began = frail.timer.now_ms()
+        await task
+        assert frail.timer.now_ms() <= began + POLICY.backoff_first_ms
+
+
+@scenario
+async def test_h14_a_lost_acknowledgement_touches_no_sibling(frail: World) -> None:
+    """While the start of one release is sent again, the effect of another one goes on and is settled."""
+
+    async def slow(release_id: str) -> str:
+        await frail.timer.pause(1_000)
+        return await frail.effect(release_id)
+
+    async def lose_the_second(point: str) -> None:
+        appends.append(point)
+        if appends.count("append.after") == 2 and point == "append.after":
+            memory(frail).unacknowledged = 1
+
+    appends: list[str] = []
+    async with frail.door() as door:
+        grant = await frail.granted(door)
+        await frail.timer.pause(1)
+        memory(frail).hook = lose_the_second
+        await asyncio.gather(*(door.release(grant, index, slow) for index in range(2)))
+        assert await frail.releases(grant.hold_id) == (Release.OK, Release.OK)
+    assert len(frail.effects) == 2
+
+
+@scenario
+async def test_h12_cancelled_before_the_effect(frail: World) -> None:
+    """A caller that is cut off while its release can't be started gets no effect."""
+    async with frail.door() as door:
+        grant = await frail.granted(door)
+        memory(frail).unacknowledged = 1
+        release = asyncio.create_task(door.release(grant, 0, frail.effect))
+        await frail.timer.pause(10)
+        release.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await release
+        await frail.timer.pause(LEASE_MS + 3 * EVERY_MS)
+        assert await frail.releases(grant.hold_id) == (Release.LAPSED, Release.LAPSED)
+    assert frail.effects == []
+
+
+@scenario
 async def test_h5_success_that_cannot_be_settled_is_in_doubt(frail: World) -> None:
     """A success is never told before it is durable: if it can't be settled, the caller is told *in doubt*."""
 
@@ -993,3 +1046,46 @@ def test_h15_idempotent_release_of_the_dead_is_unknown() -> None:
         assert len(ids) == len(set(ids))
     outcomes = {release for world in worlds for held in memory(world)._held.values() for release in held.hold.releases}
     assert Release.UNKNOWN in outcomes
+
+
+async def comes_too_late(world: World, door: Door) -> None:
+    """The caller keeps its place, but asks for its releases only after the grace."""
+    grant = await door.ask(["a", "b"], key="k")
+    await world.timer.pause(POLICY.hold_ms + POLICY.release_grace_ms + 1)
+    for index in range(2):
+        with suppress(HoldEnd):
+            await door.release(grant, index, world.effect)
+
+
+def test_h2_no_release_runs_again_after_the_grace() -> None:
+    """No release starts later than the grace, one that is run again included: it stays in doubt."""
+    policy = attrs.evolve(POLICY, idempotent=True)
+    worlds = kill_everywhere(policy, comes_too_late)
+    assert all(in_time(world, policy) for world in worlds)
+    outcomes = {release for world in worlds for held in memory(world)._held.values() for release in held.hold.releases}
+    assert outcomes >= {Release.UNKNOWN, Release.LAPSED}
+
+
+def test_no_second_copy_of_a_rule() -> None:
+    """Whatever is decided about a hold is decided in the specification: the shell reckons with none of its fields."""
+    numbers = {field.name for held in (Hold, HoldPolicy) for field in attrs.fields(held) if field.type == "int"}
+    waits = {
+        "watch",
+        "_horizon_ms",
+        "ask",
+        "_send",
+        "insist",
+    }  # until when to sleep, or to try; the specification judges what is due
+    package = Path(impl.__file__).parent
+    offenders = [
+        f"{path.name}:{node.lineno} {function.name}"
+        for path in sorted((*package.glob("hold*.py"), *package.glob("journal*.py")))
+        for function in ast.walk(ast.parse(path.read_text()))
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef) and function.name not in waits
+        for node in ast.walk(function)
+        if isinstance(node, ast.BinOp | ast.Compare)
+        for part in ast.walk(node)
+        if isinstance(part, ast.Attribute) and part.attr in numbers
+    ]
+    assert numbers > {"deadline_at_ms", "release_grace_ms"}
+    assert offenders == []

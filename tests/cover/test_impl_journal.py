@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import sqlite3
 import threading
 import time
@@ -61,6 +62,11 @@ FULL = Held(
 
 def put(held: Held, *types: str) -> Written:
     return Written(held, tuple(Entry(type_, {"n": 1}) for type_ in types))
+
+
+def written(held: Held, moment: Moment) -> Written:
+    """*held*, whatever was there."""
+    return put(held, "x")
 
 
 def touch(moment: Moment) -> Written:
@@ -183,7 +189,7 @@ def test_unfinished_holds_are_listed(journal: Journal) -> None:
         done = attrs.evolve(FULL, hold_id="g", hold=attrs.evolve(FULL.hold, releases=(Release.OK,) * 3))
         expired = attrs.evolve(FULL, hold_id="e", hold=attrs.evolve(FULL.hold, fact=Fact.EXPIRED))
         for held in (FULL, done, expired):
-            await journal.append(held.hold_id, lambda moment, held=held: put(held, "x"))  # type: ignore[misc]
+            await journal.append(held.hold_id, functools.partial(written, held))
         assert [held.hold_id for held in await journal.unfinished()] == ["h"]
 
     asyncio.run(run())

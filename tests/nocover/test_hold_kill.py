@@ -8,6 +8,7 @@ told is a line in another. So the parent knows the truth from outside the journa
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 import os
 import random
@@ -205,6 +206,11 @@ def wait_for(happened: Callable[[], bool], otherwise: str) -> None:
         time.sleep(0.05)
 
 
+def opened(place: Place, before: int) -> bool:
+    """Whether another door has opened."""
+    return len(notes(place.doors)) > before
+
+
 def lock(place: Place, seconds: float) -> None:
     """Hold the journal's file, as a backup or an open browser does."""
     with closing(sqlite3.connect(place.journal, timeout=PATIENCE_S, isolation_level=None)) as connection:
@@ -229,12 +235,12 @@ def rounds(place: Place, kills: int, seed: int) -> None:
         around.enter_context(child(place, "approver"))
         callers = [around.enter_context(child(place, "caller", f"c{seed}-{at}")) for at in range(2)]
         for kill in range(kills):
-            open_doors = len(notes(place.doors))
+            before = len(notes(place.doors))
             with child(place, "door"):
                 if kill % 5 == 4:  # killed while it starts
                     time.sleep(chance.random())
                     continue
-                wait_for(lambda before=open_doors: len(notes(place.doors)) > before, "the door never opened")  # type: ignore[misc]
+                wait_for(functools.partial(opened, place, before), "the door never opened")
                 time.sleep(chance.random())
                 if kill % 3 == 2:
                     lock(place, chance.random() * 2)

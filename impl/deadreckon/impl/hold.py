@@ -90,8 +90,12 @@ class Door:
 
     async def __aenter__(self) -> Door:
         keeper = Keeper(self._journal, await boot(self._journal), self.policy, self._lease_ms, self._every_ms)
-        with suppress(JournalUnavailable):
-            await keeper.reconcile()
+        try:
+            with suppress(JournalUnavailable):
+                await keeper.reconcile()
+        except BaseException:
+            await keeper.end(DoorClosed("the door never opened"))
+            raise
         keeper.begin()
         self._keeper = keeper
         self._groups = None if self._debounce_ms is None else Groups(self._journal.timer, self._debounce_ms)

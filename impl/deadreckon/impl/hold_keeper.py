@@ -175,7 +175,7 @@ class Keeper:
         return parked
 
     async def _tidied(self, parked: Parked) -> None:
-        await tidy(parked, self._policy)
+        await tidy(parked)
         if not parked.watched:
             parked.failure = None  # the journal has answered
             if parked.steps.memory.wait is not Wait.IDLE:
@@ -223,7 +223,7 @@ class Keeper:
             await parked.steps.detach()
             if goodbye:
                 await parked.steps.leave(goodbye=True)
-                await tidy(parked, self._policy)
+                await tidy(parked)
 
     async def _keep(self) -> None:
         """Renew leases and reconcile, until the door is left or fenced."""

@@ -12,7 +12,7 @@ from deadreckon.spec.errors import Refused
 from deadreckon.spec.hold_state import Call, Caller, Evidence, Hold, HoldPolicy, State, Told, Wait
 from deadreckon.spec.hold_words import with_hold
 
-from .journal import Journal, Moment
+from .journal import Entry, Journal, Json, Moment
 
 Move = Callable[[State], State]
 T = TypeVar("T")
@@ -76,6 +76,15 @@ class Asked:
     def body(self) -> str:
         """What a repetition must have in common."""
         return repr((self.requests, self.caller, self.policy.hold_ms))
+
+    def facts(self, hold: Hold) -> tuple[Entry, ...]:
+        """The fact that *hold* was asked for."""
+        body: dict[str, Json] = {
+            "deadline_at": hold.deadline_at_ms,
+            "requests": self.requests,
+            "caller": self.caller,
+        }
+        return (Entry("hold.requested", body),)
 
 
 def decided(state: State, verdicts: Sequence[bool], evidence: Evidence) -> State:

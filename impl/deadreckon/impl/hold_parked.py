@@ -20,11 +20,11 @@ import attrs
 
 from deadreckon.spec.errors import Refused
 from deadreckon.spec.hold_state import Call, Caller, Fact, HoldPolicy, Release, Wait
-from deadreckon.spec.hold_words import resumes, wanted
+from deadreckon.spec.hold_words import backed_off
 
 from .hold_steps import Steps
 from .hold_words import Grant
-from .journal import Journal, JournalUnavailable
+from .journal import Journal, JournalUnavailable, blank
 
 T = TypeVar("T")
 
@@ -78,20 +78,21 @@ class Pace:
     policy: HoldPolicy
 
     async def insist(self, action: Callable[[], Awaitable[T]], until_ms: int) -> T:
-        """Do *action*, again and again while the journal is away, until that would be past *until_ms*.
+        """Do *action*, again and again while the journal is away, for the last time at *until_ms*.
 
         Raises:
             JournalUnavailable: it was away all the time.
         """
-        backoff_ms = self.policy.backoff_first_ms
+        paced = attrs.evolve(blank(0), backoff_ms=self.policy.backoff_first_ms, deadline_at_ms=until_ms)
         while True:
             try:
                 return await action()
             except JournalUnavailable:
-                if self.journal.now_ms() + backoff_ms > until_ms:
+                now_ms = self.journal.now_ms()
+                if now_ms >= until_ms:
                     raise
-            await self.journal.timer.pause(backoff_ms)
-            backoff_ms = min(2 * backoff_ms, self.policy.backoff_max_ms)
+            paced = backed_off(self.policy, paced, now_ms)
+            await self.journal.timer.pause(paced.until_ms - now_ms)
 
 
 async def watch(journal: Journal, steps: Steps) -> None:
@@ -141,7 +142,7 @@ async def _last_look(steps: Steps) -> None:
         raise
 
 
-async def tidy(parked: Parked, policy: HoldPolicy) -> None:
+async def tidy(parked: Parked) -> None:
     """Append what is due for one hold (H15); an overdue one expires before anything else (H2)."""
     steps = parked.steps
     hold = await steps.read()
@@ -156,19 +157,22 @@ async def tidy(parked: Parked, policy: HoldPolicy) -> None:
         await _try(steps.adopt)
     for request in range(len(hold.releases)):
         if request not in parked.releases:
-            await tidy_release(steps, request, policy)
+            await _tidy_release(steps, request)
 
 
-async def tidy_release(steps: Steps, request: int, policy: HoldPolicy) -> None:
+async def _tidy_release(steps: Steps, request: int) -> None:
     """Append what is due for one request; a release in doubt that may be run again waits for its caller."""
     hold = steps.hold
     match hold.releases[request], hold.calls[request]:
-        case Release.STARTED, Call.NONE if not (resumes(policy) and wanted(hold)):
+        case Release.NONE, _ if hold.approved[request]:
+            await _try(lambda: steps.lapse(request))
+        case Release.STARTED, Call.NONE if not steps.resumable:
+            await _try(lambda: steps.settle_unknown(request))
+        case Release.STARTED, Call.OWED:
+            await _try(lambda: steps.lapse(request))
             await _try(lambda: steps.settle_unknown(request))
         case Release.STARTED, Call.ANSWERED | Call.FAILED:
             await _try(lambda: steps.settle(request))
-        case Release.NONE | Release.STARTED, Call.NONE | Call.OWED if hold.approved[request]:
-            await _try(lambda: steps.lapse(request))
         case _:
             pass
 

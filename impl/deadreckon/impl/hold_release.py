@@ -55,28 +55,32 @@ async def _start(steps: Steps, request: int) -> None:
     except Refused as refusal:
         if steps.hold.calls[request] is Call.OWED:
             return
-        failure = _why_not(steps, request, refusal)
-        with suppress(Refused):
-            await steps.lapse(request)
-            failure = HoldLapsed("it was not started in time, or its caller was gone", steps.hold_id, request)
-        with suppress(Refused):
-            await steps.settle_unknown(request)
-            if steps.hold.calls[request] is Call.OWED:
-                return
-            failure = InDoubt("an earlier door left it in doubt", steps.hold_id, request)
-        raise failure from None
+        failure = await _given_up(steps, request, refusal)
+        if steps.hold.calls[request] is not Call.OWED:
+            raise failure from None
 
 
 async def _call(steps: Steps, request: int) -> None:
-    """The last word before the effect: whether its caller is still there (H12)."""
+    """The last word before the effect: whether it is in time (H2), and its caller still there (H12)."""
     try:
         await steps.call(request)
     except Refused as refusal:
         failure = _why_not(steps, request, refusal)
-        with suppress(Refused, StoreFault):
-            await steps.lapse(request)
-            failure = HoldLapsed("its caller was gone", steps.hold_id, request)
+        with suppress(StoreFault):
+            failure = await _given_up(steps, request, refusal)
         raise failure from None
+
+
+async def _given_up(steps: Steps, request: int, refusal: Refused) -> Exception:
+    """Settle a release that can't be made, if that is due; why it can't. In doubt and resumable, it is owed again."""
+    failure = _why_not(steps, request, refusal)
+    with suppress(Refused):
+        await steps.lapse(request)
+        failure = HoldLapsed("it was not called in time, or its caller was gone", steps.hold_id, request)
+    with suppress(Refused):
+        await steps.settle_unknown(request)
+        failure = InDoubt("an earlier door left it in doubt", steps.hold_id, request)
+    return failure
 
 
 async def _settle(

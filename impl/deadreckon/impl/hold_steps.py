@@ -25,11 +25,12 @@ import attrs
 
 from deadreckon.spec import hold as spec
 from deadreckon.spec.errors import Refused
-from deadreckon.spec.hold_state import Evidence, Hold, HoldPolicy, Wait
+from deadreckon.spec.hold_state import Evidence, Hold, HoldPolicy, State, Wait
+from deadreckon.spec.hold_words import resumes, wanted, within_horizon
 from deadreckon.spec.language import require
 
 from .hold_memory import ONLY, Asked, Life, Memory, Move, changed, decided, moved, seen, unasked
-from .journal import Entry, Held, Journal, JournalUnavailable, Json, Moment, NoSuchHold, Receipt, Written, blank
+from .journal import Entry, Held, Journal, JournalUnavailable, Moment, NoSuchHold, Receipt, Written, blank
 from .waiting import to_the_end
 
 Alter = Callable[[Held, Moment], Held]
@@ -69,55 +70,45 @@ class Steps:
         """The hold as far as this door knows."""
         return self.memory.on(self._known().hold)
 
+    @property
+    def resumable(self) -> bool:
+        """Whether a release in doubt may be run again, for a caller that comes back."""
+        timely = within_horizon(self._policy, self.hold, self._journal.now_ms())
+        return resumes(self._policy) and wanted(self.hold) and timely
+
     async def read(self) -> Hold:
         """The hold as it is now."""
         self.held = (await self._moment()).held
         return self.hold
 
     async def ask(self, asked: Asked) -> Hold:
-        """Requests are parked. If the acknowledgement is lost, the door asks again."""
-        try:
-            return await self._ask(asked)
-        except JournalUnavailable:
-            unsure = blank(len(asked.requests))
-            self.memory = Memory.of(attrs.evolve(unsure, wait=Wait.ASKING, until_ms=self._journal.now_ms()))
-            raise
+        """Requests are parked. If the acknowledgement may have been lost, the door is left to :meth:`ask_again`."""
+        before: list[State] = []
 
-    async def ask_again(self, asked: Asked) -> Hold:
-        """The request is sent once more, under the same key."""
-        return await self._ask(asked)
+        def move(state: State) -> State:
+            before.append(unasked(state))
+            return spec.ask(asked.policy, before[-1], ONLY, True)
 
-    async def _ask(self, asked: Asked) -> Hold:
-        count = len(asked.requests)
-
-        def alter(held: Held, moment: Moment) -> Held:
-            return attrs.evolve(held, requests=asked.requests, caller=asked.caller, lease_until_ms=self._lease(moment))
-
-        def facts(hold: Hold) -> Sequence[Entry]:
-            body: dict[str, Json] = {
-                "deadline_at": hold.deadline_at_ms,
-                "requests": asked.requests,
-                "caller": asked.caller,
-            }
-            return (Entry("hold.requested", body),)
-
-        new = Held(self.hold_id, blank(count), asked.requests, asked.caller, 0)
+        new = Held(self.hold_id, blank(len(asked.requests)), asked.requests, asked.caller, 0)
         if self.memory.wait is not Wait.ASKING:
             self.memory = Memory.of(new.hold)
-        receipt = await self._act(
-            "ask",
-            lambda state: spec.ask(asked.policy, unasked(state), ONLY, True),
-            facts,
-            alter=alter,
-            key=f"ask:{asked.key}",
-            body=asked.body,
-            new=new,
-        )
+        try:
+            receipt = await self._act(
+                "ask", move, asked.facts, alter=self._leased, key=f"ask:{asked.key}", body=asked.body, new=new
+            )
+        except JournalUnavailable:
+            if before:
+                self.memory = Memory.of(spec.ask(asked.policy, before[-1], ONLY, False).holds[ONLY])
+            raise
         self.hold_id = receipt.held.hold_id
+        self.cursor = receipt.held.offset if receipt.fresh else 0  # else there may be facts to take up
         if not receipt.fresh and self.memory.wait is Wait.ASKING:
             await self._think("ask_again", lambda state: spec.ask_again(asked.policy, state, ONLY))
-        self.cursor = receipt.held.offset if receipt.fresh else 0  # else there may be facts to take up
         return self.hold
+
+    async def ask_again(self, asked: Asked) -> Hold:
+        """The request is sent once more, under the same key: the same as to :meth:`ask` again, which knows."""
+        return await self.ask(asked)
 
     async def slice_ends(self) -> Hold:
         """A slice of the wait ends without a fact."""
@@ -180,7 +171,7 @@ class Steps:
 
     async def call(self, request: int) -> Hold:
         """The upstream is about to be called."""
-        return await self._remember("call", lambda state: spec.call(state, ONLY, request))
+        return await self._remember("call", lambda state: spec.call(self._policy, state, ONLY, request))
 
     async def answer(self, request: int, succeeds: bool) -> Hold:
         """The upstream has answered, or failed."""
@@ -299,6 +290,8 @@ class Steps:
                 receipt = await self._journal.append(self.hold_id, change, door=self._life.door, key=key, body=body)
                 self.held = receipt.held
                 step = self._unconfirmed.pop(key, None)
+                if not receipt.fresh and step is None and new is None:
+                    self._recall(event, move, True)  # done and acknowledged before: refused, as doing it twice is
                 if step is not None and (receipt.fresh or new is None):
                     self.memory = changed(self.memory, *step)
                 return receipt

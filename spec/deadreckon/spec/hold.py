@@ -20,7 +20,7 @@ Theory of operation
 
 Decided conflicts
     * A decision at the deadline's very millisecond counts, if it is in the journal before the expiry.
-    * The deadline bounds the decision; the grace bounds the start of what was decided; the call takes as long as it takes.
+    * The deadline bounds the decision; the grace bounds the start of the effect; the call takes as long as it takes.
     * A caller whose connection broke is *detached*: its hold stays, its release may run, and it may come back. Once its
       lease has lapsed it is *gone*: the hold is abandoned, or what was approved lapses.
     * Whoever can append can veto: a refusal of every request needs no signature.
@@ -236,13 +236,14 @@ def start_release(policy: HoldPolicy, state: State, index: int, request: int) ->
     return with_hold(state, index, attrs.evolve(started, calls=put(hold.calls, request, Call.OWED)))
 
 
-def call(state: State, index: int, request: int) -> State:
+def call(policy: HoldPolicy, state: State, index: int, request: int) -> State:
     """The effect: the upstream is called."""
     require(state.alive, "H15", "no door lives")
     hold = state.holds[index]
     require(owed(hold.calls[request]), "H3", "this door did not start the release, or has called already")
     require(hold.approved[request], "H1", "the request was not approved")
     require(marked(hold, request), "H4", "the start of the release is not durable")
+    require(within_horizon(policy, hold, state.now_ms), "H2", "the grace has ended: the release lapses")
     require(wanted(hold), "H12", "the caller is gone")
     return with_hold(state, index, attrs.evolve(hold, calls=put(hold.calls, request, Call.CALLED)))
 
@@ -267,14 +268,18 @@ def settle(state: State, index: int, request: int) -> State:
 
 
 def settle_unknown(policy: HoldPolicy, state: State, index: int, request: int) -> State:
-    """A release that an earlier door left in doubt: settled unknown, or run again under its release id."""
+    """A release in doubt: run again under its release id, if that is declared and still in time; else settled unknown."""
     serves(state)
     hold = state.holds[index]
     require(reconciles(state), "H15", "this door leaves alone what it did not park")
-    require(marked(hold, request) and hold.calls[request] == Call.NONE, "H3", "the release is not in doubt")
-    if resumes(policy) and wanted(hold):
+    timely = wanted(hold) and within_horizon(policy, hold, state.now_ms)
+    again = policy.idempotent and hold.calls[request] == Call.OWED and not timely
+    require(marked(hold, request), "H3", "the release is settled, or was never started")
+    require(hold.calls[request] == Call.NONE or again, "H3", "the release is not in doubt")
+    if resumes(policy) and timely:
         return with_hold(state, index, attrs.evolve(hold, calls=put(hold.calls, request, Call.OWED)))
-    return with_hold(state, index, attrs.evolve(hold, releases=put(hold.releases, request, Release.UNKNOWN)))
+    unknown = attrs.evolve(hold, releases=put(hold.releases, request, Release.UNKNOWN))
+    return with_hold(state, index, attrs.evolve(unknown, calls=put(hold.calls, request, Call.NONE)))
 
 
 def lapse(policy: HoldPolicy, state: State, index: int, request: int) -> State:
@@ -284,9 +289,9 @@ def lapse(policy: HoldPolicy, state: State, index: int, request: int) -> State:
     require(reconciles(state) or hold.judged, "H15", "this door leaves alone what it did not park")
     require(hold.fact == Fact.DECIDED and hold.approved[request], "H1", "the request was not approved")
     unstarted = hold.releases[request] == Release.NONE
-    uncalled = marked(hold, request) and hold.calls[request] == Call.OWED
-    late = unstarted and not within_horizon(policy, hold, state.now_ms)
-    require(late or (hold.caller == Caller.GONE and (unstarted or uncalled)), "H16", "the release may still be made")
+    uncalled = marked(hold, request) and hold.calls[request] == Call.OWED and not policy.idempotent
+    over = hold.caller == Caller.GONE or not within_horizon(policy, hold, state.now_ms)
+    require(over and (unstarted or uncalled), "H16", "the release may still be made")
     lapsed = attrs.evolve(hold, releases=put(hold.releases, request, Release.LAPSED))
     return with_hold(state, index, attrs.evolve(lapsed, calls=put(hold.calls, request, Call.NONE)))
 

@@ -74,7 +74,8 @@ def bounded(hold: Hold) -> bool:
 def in_its_time(policy: HoldPolicy, old: Hold, new: Hold, now_ms: int) -> bool:
     """Whether a step keeps within deadline and grace."""
     late = now_ms > old.deadline_at_ms + policy.release_grace_ms
-    released = not late or not (starts(old, new, 0) or starts(old, new, 1))
+    acts = any(starts(old, new, request) or called(old, new, request) for request in range(2))
+    released = not (late and acts)
     overdue = old.wait == Wait.IDLE and new.wait != Wait.IDLE and now_ms >= new.deadline_at_ms
     return bounded(new) and released and not overdue
 
@@ -126,6 +127,10 @@ def told_truly(hold: Hold, request: int) -> bool:
             return hold.fact == Fact.EXPIRED
         case Told.ABANDONED:
             return hold.fact == Fact.ABANDONED
+        case Told.LAPSED:
+            return hold.releases[request] == Release.LAPSED
+        case Told.IN_DOUBT:
+            return hold.releases[request] == Release.UNKNOWN
         case _:
             return True
 

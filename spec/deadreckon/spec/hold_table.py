@@ -53,6 +53,12 @@ def sharing(state: State) -> bool:
     return two_doors(state) and steady and all(calm(hold) for hold in state.holds)
 
 
+def resuming(state: State) -> bool:
+    """Bounds of the scope *resuming*."""
+    steady = state.up and not state.key_active and state.now_ms <= 3
+    return first_alone(state) and two_doors(state) and steady and calm(state.holds[0])
+
+
 def may_rest(state: State) -> bool:
     """Nobody has to ask for a hold."""
     return all(hold.fact == Fact.ABSENT or terminal(hold) for hold in state.holds)
@@ -121,6 +127,14 @@ hold = Machine(
             policy=HoldPolicy(hold_ms=1, slice_ms=1, backoff_first_ms=1, backoff_max_ms=2, release_grace_ms=0),
             within=sharing,
             liveness=False,
+        ),
+        scope(
+            "resuming",
+            why="one hold of two idempotent requests, two doors; nothing but the door fails, and nobody is told",
+            policy=HoldPolicy(
+                hold_ms=1, slice_ms=1, backoff_first_ms=1, backoff_max_ms=2, release_grace_ms=1, idempotent=True
+            ),
+            within=resuming,
         ),
     ),
     interchangeable=tuple(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .hold_rules import PROTOCOL, starts
+from .hold_rules import PROTOCOL, Ghost, starts
 from .hold_state import Caller, Evidence, Fact, HoldPolicy, Release, State, Told, Wait
 from .language import sometimes
 
@@ -27,6 +27,11 @@ def s3(before: State, after: State) -> bool:
 @sometimes("S4", "a release is in doubt and settled unknown", source=PROTOCOL, beside=("H3", "H14"))
 def s4(state: State) -> bool:
     return any(release == Release.UNKNOWN for release in state.holds[0].releases)
+
+
+@sometimes("S4a", "an idempotent release in doubt is run again", source=PROTOCOL, beside=("H3",))
+def s4a(ghost: Ghost) -> bool:
+    return any(effects == 2 for effects in ghost.effects[0])
 
 
 @sometimes("S5", "one request is approved and the other refused", source=PROTOCOL, beside=("H5", "H14"))

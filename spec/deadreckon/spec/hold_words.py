@@ -172,9 +172,14 @@ def overslept(state: State, hold: Hold, now_ms: int) -> bool:
     return state.alive and hold.wait != Wait.IDLE and hold.until_ms < now_ms
 
 
+def startable(state: State, hold: Hold, index: int) -> bool:
+    """Whether the door could start a release, or the effect of one that it has started."""
+    reads = state.up and may_look(hold, state.now_ms) and reconciles(state)
+    starts = hold.fact == Fact.DECIDED and hold.approved[index] and hold.releases[index] == Release.NONE and reads
+    return wanted(hold) and (starts or hold.calls[index] == Call.OWED)
+
+
 def release_missed(policy: HoldPolicy, state: State, hold: Hold, now_ms: int) -> bool:
-    """Whether the grace would end although the door could start a release."""
-    approved = any(yes and release == Release.NONE for yes, release in zip(hold.approved, hold.releases, strict=True))
-    able = state.alive and state.up and may_look(hold, state.now_ms) and reconciles(state)
-    starts = hold.fact == Fact.DECIDED and approved and wanted(hold) and within_horizon(policy, hold, state.now_ms)
-    return able and starts and not within_horizon(policy, hold, now_ms)
+    """Whether the grace would end although the door could start a release or its effect."""
+    able = state.alive and any(startable(state, hold, index) for index, _ in enumerate(hold.calls))
+    return able and within_horizon(policy, hold, state.now_ms) and not within_horizon(policy, hold, now_ms)
