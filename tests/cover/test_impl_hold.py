@@ -279,6 +279,36 @@ async def test_h11_keys_as_of_the_append(world: World) -> None:
         assert grant.by == "ada"
 
 
+def test_h11_signed_for_real(tmp_path: Path) -> None:
+    """A signature by an active key is good for one hold and one set of verdicts, and for no other hold (H7)."""
+    signing = pytest.importorskip("deadreckon.impl.signing")
+    pytest.importorskip("cryptography")
+    timer = VirtualTimer()
+    world = World(SqliteJournal(tmp_path / "j.db", timer, signing.verified), timer)
+    secret = signing.new_private_key()
+    public = signing.public_key_b64(secret)
+    name = signing.key_id(public)
+
+    async def run() -> None:
+        await add_key(world.journal, name, public, by="root")
+        async with world.door() as door:
+            task, hold_id = await world.asked(door, "a", "b")
+            twin, twin_id = await world.asked(door, "a", "b")
+            ballot = Ballot(hold_id, ("a", "b"), (True, False))
+            signature = signing.sign(secret, signing.ballot_message(ballot))
+            for verdicts, other in (([True, True], hold_id), ([True, False], twin_id)):
+                with pytest.raises(DecisionForged):
+                    await decide(world.journal, other, verdicts, "ada", "", signature, name)
+            await decide(world.journal, hold_id, [True, False], "ada", "", signature, name)
+            assert (await task).approved == (True, False)
+            await reject(world.journal, twin_id, by="ada")
+            with pytest.raises(HoldRefused):
+                await twin
+        await world.journal.close()
+
+    run_virtual(run(), timer)
+
+
 @scenario
 async def test_h7_a_decision_belongs_to_one_hold(world: World) -> None:
     """A decision can't wake or decide a later hold of the same caller."""

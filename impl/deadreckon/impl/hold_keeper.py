@@ -191,10 +191,11 @@ class Keeper:
             await watch(self._journal, parked.steps)
         except JournalUnavailable as failure:
             parked.failure = JournalUnavailable(str(failure), hold_id=parked.steps.hold_id)
-        except BaseException as failure:
-            parked.failure = parked.failure or failure
-            if not isinstance(failure, StoreFault):
-                raise
+        except (asyncio.CancelledError, KeyboardInterrupt, SystemExit) as end:
+            parked.failure = parked.failure or end
+            raise
+        except BaseException as failure:  # for whoever waits; the hold is taken up again by the reconciliation
+            parked.failure = failure
         finally:
             parked.over.set()
 
