@@ -1,5 +1,5 @@
 ; An inductive invariant of the machine hold, checked anew on every run by every solver.
-; fingerprint: f1c8e4165d66f89b62c9b16d04ace2de
+; fingerprint: acd7f9c10aa0b03176bdcbe1613d084c
 ; proves: H1 by 1-induction
 ; proves: H3 by 1-induction
 ; proves: H5 by 1-induction

@@ -533,6 +533,82 @@ async def test_h5_a_cancelled_caller_does_not_tear_the_effect(world: World) -> N
     assert len(world.effects) == 1
 
 
+async def never(release_id: str) -> str:
+    """An effect that nobody ever hears of again."""
+    await asyncio.Event().wait()
+    return release_id
+
+
+@scenario
+async def test_h15_cancelled_effect_is_settled_at_once(world: World) -> None:
+    """Every requested hold gets a terminal fact for every index: an effect that is cancelled, in the living door."""
+
+    async def cut_off(release_id: str) -> str:
+        raise asyncio.CancelledError
+
+    async with world.door() as door:
+        grant = await world.granted(door)
+        with pytest.raises(InDoubt):
+            await door.release(grant, 0, cut_off)
+        assert await world.releases(grant.hold_id) == (Release.UNKNOWN, Release.NONE)
+        with pytest.raises(InDoubt):
+            await door.release(grant, 0, world.effect)
+        assert await door.release(grant, 1, world.effect) == f"done {grant.hold_id}/1"
+        assert await world.journal.unfinished() == []
+
+
+@scenario
+async def test_h15_cancelled_effect_of_a_door_that_is_cancelled(world: World) -> None:
+    """A door whose leaving is cancelled settles what it gives up: every index gets its terminal fact without a boot."""
+    door = await world.door().__aenter__()
+    grant = await world.granted(door, "a")
+    release = asyncio.create_task(door.release(grant, 0, never))
+    await world.timer.pause(10)
+    leaving = asyncio.create_task(door.__aexit__(None, None, None))
+    await world.timer.pause(10)
+    leaving.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await leaving
+    with pytest.raises(InDoubt):
+        await release
+    assert await world.releases(grant.hold_id) == (Release.UNKNOWN,)
+
+
+@scenario
+async def test_h15_cancelled_effect_while_the_journal_is_away(frail: World) -> None:
+    """What can't be settled when its effect is cancelled gets its terminal fact when the journal comes back."""
+
+    async def cut_off(release_id: str) -> str:
+        memory(frail).down()
+        raise asyncio.CancelledError
+
+    async with frail.door() as door:
+        grant = await frail.granted(door, "a")
+        with pytest.raises(InDoubt):
+            await door.release(grant, 0, cut_off)
+        memory(frail).up()
+        await frail.timer.pause(2 * EVERY_MS)
+        assert await frail.releases(grant.hold_id) == (Release.UNKNOWN,)
+
+
+@scenario
+async def test_h3_cancelled_idempotent_effect_runs_again(world: World) -> None:
+    """The only exception is a release declared idempotent, re-run under the same release id, by the same door too."""
+
+    async def cut_off(release_id: str) -> str:
+        await world.effect(release_id)
+        raise asyncio.CancelledError
+
+    async with world.door(attrs.evolve(POLICY, idempotent=True)) as door:
+        grant = await world.granted(door, "a")
+        with pytest.raises(InDoubt):
+            await door.release(grant, 0, cut_off)
+        assert await world.releases(grant.hold_id) == (Release.STARTED,)
+        await door.release(grant, 0, world.effect)
+        assert await world.releases(grant.hold_id) == (Release.OK,)
+    assert [release_id for release_id, _ in world.effects] == [f"{grant.hold_id}/0"] * 2
+
+
 @scenario
 async def test_h13_next_door_keeps_the_deadline(world: World) -> None:
     """The advertised deadline is unchanged by restart; open holds are adopted, and their callers may re-attach."""

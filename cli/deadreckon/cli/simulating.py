@@ -56,7 +56,14 @@ def _incident(store: str, directory: str) -> DriverMaker:
     return lambda: IncidentDriver(FileDisk(directory) if store == SQLITE else None)
 
 
-_MAKERS: dict[str, Callable[[str, str], DriverMaker]] = {"incident": _incident}
+def _hold(store: str, directory: str) -> DriverMaker:
+    from deadreckon.impl.hold_driver import HoldDriver, in_files, in_memory
+
+    journal = in_files(directory) if store == SQLITE else in_memory
+    return lambda: HoldDriver(journal)
+
+
+_MAKERS: dict[str, Callable[[str, str], DriverMaker]] = {"incident": _incident, "hold": _hold}
 
 
 def failed(failure: BaseException) -> str:

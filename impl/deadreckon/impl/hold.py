@@ -18,7 +18,7 @@ Who is there
 
 Decided conflicts
     * A cancelled caller does not cancel an effect that was begun: it runs on, and is settled. Leaving the door waits
-      for such effects; cancel that too, and the next door finds them in doubt.
+      for such effects; cancel that too, and they are in doubt: settled ``unknown``, or run again if idempotent.
     * If the deadline comes while the journal is away, the caller is told ``JournalUnavailable``: what became of the
       hold is not known before the journal is back. ``attach`` tells.
     * A success that can't be settled within ``settle_patience_ms`` is told as ``InDoubt``; the door goes on trying.
@@ -228,7 +228,7 @@ class Door:
             if me is not None and me.cancelling():
                 await keeper.dropped(grant, goodbye=False)
                 raise
-            raise InDoubt("the door was closed during the effect", grant.hold_id, index) from None
+            raise InDoubt("the effect was cancelled, or never begun", grant.hold_id, index) from None
 
     async def reconcile(self) -> None:
         """Append what is due for every hold that lacks a terminal fact; done at boot and on a cadence.

@@ -88,9 +88,8 @@ class Asked:
 
 
 def decided(state: State, verdicts: Sequence[bool], evidence: Evidence) -> State:
-    """``spec.decide`` for any number of verdicts; it judges them by whether any approves."""
-    judged = spec.decide(state, ONLY, any(verdicts), False, evidence)
-    return with_hold(judged, ONLY, attrs.evolve(judged.holds[ONLY], approved=tuple(verdicts)))
+    """The state after a decision on every request."""
+    return spec.decide_all(state, ONLY, tuple(verdicts), evidence)
 
 
 def moved(event: str, before: State, move: Move) -> State:

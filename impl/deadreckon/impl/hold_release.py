@@ -1,11 +1,13 @@
 """One release, from the durable start over the effect to the durable outcome.
 
 The order is the promise: started durably, then called, then settled durably, then told (H4, H5). It runs in a task of
-the door's, so that a caller whose task is cancelled can't tear it: an effect that was begun is settled.
+the door's, so that a caller whose task is cancelled can't tear it: an effect that was begun is settled. If the effect
+itself is cancelled, its release is in doubt: settled ``unknown`` at once, or owed again if it is idempotent (H15).
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import TypeVar
@@ -20,6 +22,7 @@ from .hold_steps import Steps
 from .hold_words import HoldAbandoned, HoldEnd, HoldExpired, HoldLapsed, HoldRefused, HoldSettled, InDoubt
 from .journal import Held
 from .store import StoreFault
+from .waiting import to_the_end
 
 T = TypeVar("T")
 
@@ -38,6 +41,9 @@ async def released(parked: Parked, request: int, effect: Effect[T], pace: Pace, 
         result = await effect(f"{steps.hold_id}/{request}")
     except Exception as error:
         await _settle(steps, request, False, pace, patience_ms, error)
+        raise
+    except asyncio.CancelledError:
+        await to_the_end(_lost(steps, request))
         raise
     await _settle(steps, request, True, pace, patience_ms, None)
     return result
@@ -81,6 +87,13 @@ async def _given_up(steps: Steps, request: int, refusal: Refused) -> Exception:
         await steps.settle_unknown(request)
         failure = InDoubt("an earlier door left it in doubt", steps.hold_id, request)
     return failure
+
+
+async def _lost(steps: Steps, request: int) -> None:
+    """The effect was cancelled: nobody knows whether it happened (H15). A journal that is away is told later."""
+    await steps.lose_track(request)
+    with suppress(StoreFault, Refused):
+        await steps.settle_unknown(request)
 
 
 async def _settle(

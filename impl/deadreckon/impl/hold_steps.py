@@ -177,13 +177,17 @@ class Steps:
         """The upstream has answered, or failed."""
         return await self._remember("answer", lambda state: spec.answer(state, ONLY, request, succeeds))
 
+    async def lose_track(self, request: int) -> Hold:
+        """The door stops waiting for the upstream's answer: its outcome is in doubt from now on."""
+        return await self._remember("lose_track", lambda state: spec.lose_track(state, ONLY, request))
+
     async def settle(self, request: int) -> Hold:
         """The outcome of a call is made durable."""
         event, move = "settle", lambda state: spec.settle(state, ONLY, request)
         return await self._settled(event, move, request, key=f"settle:{self.hold_id}:{request}:{self._life.door}")
 
     async def settle_unknown(self, request: int) -> Hold:
-        """A release that an earlier door left in doubt is settled unknown, or will be run again."""
+        """A release in doubt, whoever left it so, is settled unknown, or will be run again."""
         move: Move = lambda state: spec.settle_unknown(self._policy, state, ONLY, request)  # noqa: E731 - as above
         return await self._settled("settle_unknown", move, request)
 

@@ -23,9 +23,10 @@ from typing import Protocol, TypeAlias
 import attrs
 
 from deadreckon.spec.errors import CallerError
-from deadreckon.spec.hold import boot, crash, forgotten, initial, no_hold
+from deadreckon.spec.hold import boot, crash, initial, no_hold
 from deadreckon.spec.hold_rules import terminal
 from deadreckon.spec.hold_state import Call, Hold, Release, Told
+from deadreckon.spec.hold_words import forgotten
 
 from .store import Fenced, StoreFault
 from .timer import Timer

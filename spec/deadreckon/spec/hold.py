@@ -49,6 +49,7 @@ from .hold_words import (
     deadline_on_resume,
     detached,
     failed,
+    forgotten,
     in_time,
     marked,
     may_look,
@@ -120,6 +121,7 @@ def ask_again(policy: HoldPolicy, state: State, index: int) -> State:
     serves(state)
     hold = state.holds[index]
     require(hold.wait == Wait.ASKING, "H12", "no acknowledgement is missing")
+    require(state.now_ms < hold.deadline_at_ms, "H2", "the deadline has come: nothing is waited for")
     return with_hold(state, index, asked_again(policy, hold, state.now_ms))
 
 
@@ -164,7 +166,7 @@ def judge(state: State, index: int, source: int) -> State:
     """The wait, or the last look at the deadline, finds the decision, and the door takes it up."""
     serves(state)
     hold = state.holds[index]
-    last_look = hold.wait == Wait.BACKING_OFF and hold.deadline_at_ms <= state.now_ms
+    last_look = hold.wait != Wait.IDLE and hold.deadline_at_ms <= state.now_ms
     require(hold.wait == Wait.WAITING or last_look, "H8", "the door does not wait")
     require(state.holds[source].fact == Fact.DECIDED and not hold.cursor_past, "H8", "there is no fact past the cursor")
     require(belongs(source, index), "H7", "the decision is of another hold")
@@ -256,6 +258,13 @@ def answer(state: State, index: int, request: int, succeeds: bool) -> State:
     return with_hold(state, index, attrs.evolve(hold, calls=calls))
 
 
+def lose_track(state: State, index: int, request: int) -> State:
+    """The door stops waiting for an answer (its task is cancelled, say): from now on the release is in doubt."""
+    hold = state.holds[index]
+    require(hold.calls[request] == Call.CALLED, "H3", "no answer is waited for")
+    return with_hold(state, index, attrs.evolve(hold, calls=put(hold.calls, request, Call.NONE)))
+
+
 def settle(state: State, index: int, request: int) -> State:
     """The outcome of a call is made durable."""
     serves(state)
@@ -310,19 +319,24 @@ def tell(state: State, index: int, request: int) -> State:
 # Actions of the approver, and what happens to everybody.
 
 
-def decide(state: State, index: int, first: bool, second: bool, evidence: Evidence) -> State:
-    """An approver appends a decision; the journal accepts it or refuses it by type."""
+def decide_all(state: State, index: int, verdicts: tuple[bool, ...], evidence: Evidence) -> State:
+    """An approver appends a decision, one verdict for each request; the journal accepts it or refuses it by type."""
     require(state.up, "H9", "the journal is unavailable: try again")
     hold = state.holds[index]
     require(undecided(hold), "H6", "the hold is not open: it was decided, expired or abandoned before")
     require(in_time(hold, state.now_ms), "H2", "the deadline has passed")
     require(not hold.key_burnt, "H16", "the decision's key is taken")
-    if not acceptable(state, evidence, first or second):
+    if not acceptable(state, evidence, any(verdicts)):
         spoilt = after_refusal(hold)
         require(spoilt != hold, "H11", "the decision is not valid: malformed, or not signed by an active key")
         return with_hold(state, index, spoilt)
-    decided = attrs.evolve(hold, fact=Fact.DECIDED, decided_at_ms=state.now_ms, evidence=evidence)
-    return with_hold(state, index, attrs.evolve(decided, approved=(first, second)))
+    decided = attrs.evolve(hold, fact=Fact.DECIDED, decided_at_ms=state.now_ms, evidence=evidence, approved=verdicts)
+    return with_hold(state, index, decided)
+
+
+def decide(state: State, index: int, first: bool, second: bool, evidence: Evidence) -> State:
+    """An approver decides on two requests."""
+    return decide_all(state, index, (first, second), evidence)
 
 
 def detach(state: State, index: int) -> State:
@@ -344,19 +358,6 @@ def leave(state: State, index: int) -> State:
     hold = state.holds[index]
     require(hold.caller == Caller.DETACHED, "H12", "the caller is there, or gone already")
     return with_hold(state, index, attrs.evolve(hold, caller=Caller.GONE))
-
-
-def forgotten(hold: Hold) -> Hold:
-    """A hold without the door's memory of it."""
-    return attrs.evolve(
-        hold,
-        wait=Wait.IDLE,
-        until_ms=0,
-        backoff_ms=0,
-        cursor_past=False,
-        judged=False,
-        calls=tuple(Call.NONE for _ in hold.calls),
-    )
 
 
 def crash(state: State) -> State:

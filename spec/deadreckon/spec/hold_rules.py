@@ -307,7 +307,7 @@ def one_at_most(old: Hold, new: Hold) -> bool:
     "H14",
     "the failure of one index changes no sibling's outcome",
     source=f"{PROTOCOL} H14",
-    on=("answer", "settle", "settle_unknown", "lapse", "tell"),
+    on=("answer", "lose_track", "settle", "settle_unknown", "lapse", "tell"),
 )
 def h14(before: State, after: State) -> bool:
     return all(one_at_most(old, new) for old, new in zip(before.holds, after.holds, strict=True))

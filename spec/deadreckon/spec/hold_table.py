@@ -89,6 +89,7 @@ hold = Machine(
         action(hold_actions.start_release, index=HOLD, request=REQUEST),
         action(hold_actions.call, index=HOLD, request=REQUEST),
         action(hold_actions.answer, index=HOLD, request=REQUEST),
+        action(hold_actions.lose_track, index=HOLD, request=REQUEST),
         action(hold_actions.settle, index=HOLD, request=REQUEST),
         action(hold_actions.settle_unknown, index=HOLD, request=REQUEST),
         action(hold_actions.lapse, index=HOLD, request=REQUEST),

@@ -183,3 +183,16 @@ def release_missed(policy: HoldPolicy, state: State, hold: Hold, now_ms: int) ->
     """Whether the grace would end although the door could start a release or its effect."""
     able = state.alive and any(startable(state, hold, index) for index, _ in enumerate(hold.calls))
     return able and within_horizon(policy, hold, state.now_ms) and not within_horizon(policy, hold, now_ms)
+
+
+def forgotten(hold: Hold) -> Hold:
+    """A hold without the door's memory of it."""
+    return attrs.evolve(
+        hold,
+        wait=Wait.IDLE,
+        until_ms=0,
+        backoff_ms=0,
+        cursor_past=False,
+        judged=False,
+        calls=tuple(Call.NONE for _ in hold.calls),
+    )
