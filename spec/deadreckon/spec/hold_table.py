@@ -32,7 +32,8 @@ def failing(state: State) -> bool:
     """Bounds of the scope *failing*."""
     journal = state.journal <= 2 and (state.up or state.journal < 2)
     unsigned = not state.key_active and state.holds[0].evidence == Evidence.UNSIGNED
-    return first_alone(state) and two_doors(state) and journal and unsigned and state.now_ms <= 4
+    seen = all(told != Told.REFUSED for told in state.holds[0].told)
+    return first_alone(state) and two_doors(state) and journal and unsigned and seen and state.now_ms <= 4
 
 
 def signing(state: State) -> bool:
@@ -53,10 +54,11 @@ def sharing(state: State) -> bool:
     return two_doors(state) and steady and all(calm(hold) for hold in state.holds)
 
 
-def resuming(state: State) -> bool:
-    """Bounds of the scope *resuming*."""
+def resuming(state: State, ghost: rules.Ghost) -> bool:
+    """Bounds of the scope *resuming*; an effect that is lost track of might be run again for ever."""
     steady = state.up and not state.key_active and state.now_ms <= 3
-    return first_alone(state) and two_doors(state) and steady and calm(state.holds[0])
+    twice = all(effects <= 2 for effects in ghost.effects[0])
+    return first_alone(state) and two_doors(state) and steady and twice and calm(state.holds[0])
 
 
 def may_rest(state: State) -> bool:
@@ -131,11 +133,12 @@ hold = Machine(
         ),
         scope(
             "resuming",
-            why="one hold of two idempotent requests, two doors; nothing but the door fails, and nobody is told",
+            why="one hold of two idempotent requests, two doors, each effect twice at most; nobody is told",
             policy=HoldPolicy(
                 hold_ms=1, slice_ms=1, backoff_first_ms=1, backoff_max_ms=2, release_grace_ms=1, idempotent=True
             ),
             within=resuming,
+            liveness=False,
         ),
     ),
     interchangeable=tuple(
