@@ -353,6 +353,7 @@ async def test_c5_sweep_keeps_open_records(world: World) -> None:
         world.clock.advance(recovery.policy.record_ttl_ms + 1)
         assert await recovery.sweep() == ["closed"]
         assert [await world.count("open"), await world.status("closed")] == [1, Status.ABSENT]
+        assert (await world.store.read("closed")).durable.status is Status.ABSENT
         with pytest.raises(Closed):
             await recovery.attempt("closed").__aenter__()
         with pytest.raises(Closed):

@@ -153,6 +153,13 @@ def test_a_solver_that_gives_up_proves_nothing(monkeypatch: pytest.MonkeyPatch) 
     assert set(result.broken.values()) == {None}
 
 
+def test_a_solver_that_gives_up_on_the_step_alone_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A claim that holds at the start is no invariant when nobody can say that the steps keep it."""
+    monkeypatch.setattr(Inductor, "_initially", lambda self, id: True)
+    monkeypatch.setattr(z3.Solver, "check", lambda self, *assumptions: z3.unknown)
+    assert induced(dial, "R1", "R3").proved == {}
+
+
 @pytest.mark.parametrize("answer", [Answer.UNKNOWN, Answer.SAT])
 def test_two_states_in_a_row_are_believed_only_when_both_solvers_are_sure(
     monkeypatch: pytest.MonkeyPatch, answer: Answer

@@ -16,6 +16,7 @@ import z3
 from deadreckon.models.relation import relation
 from deadreckon.proofs import Proof, prove
 from deadreckon.proofs.certificate import Certificate
+from deadreckon.proofs.solvers import Answer, ask_z3
 from deadreckon.spec import Kind, Machine, SpecError
 from deadreckon.spec.machines import MACHINES, incident
 
@@ -51,6 +52,15 @@ def test_what_was_found_is_saved_and_used_by_the_next_run(tmp_path: Path) -> Non
     assert (how(first), how(second)) == ({"invariant found in this run"}, {"stored invariant, checked anew"})
     assert {id: proof.method for id, proof in second.items()} == {id: proof.method for id, proof in first.items()}
     assert heard == ["certificate"]
+
+
+def test_what_a_solver_doubts_is_not_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An invariant is stored only if every solver accepts it."""
+    doubting = {"z3": ask_z3, "cvc5": lambda script, seconds: Answer.UNKNOWN}
+    monkeypatch.setattr(import_module("deadreckon.proofs.certificate"), "SOLVERS", doubting)
+    proofs = prove(sound, invariants=tmp_path, save=tmp_path)
+    assert {proof.verdict for proof in proofs.values()} == {"unknown"}
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_nothing_is_written_unless_asked(tmp_path: Path) -> None:
