@@ -21,14 +21,13 @@ import typing
 from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum, EnumType
 from functools import cache
-from pathlib import Path
 from types import FunctionType, ModuleType
 
 import attrs
 
 from .errors import SpecError
 from .language import Function, location, require
-from .rebind import helpers, reachable
+from .rebind import ATTRS_CODE, helpers, reachable
 
 _Definition = ast.FunctionDef | ast.AsyncFunctionDef
 _Forbidden = frozenset[tuple[type, str]]
@@ -44,7 +43,6 @@ _PLAIN = frozenset({
 """Nodes that are allowed wherever their parts are."""
 _INERT = frozenset({"__attrs_post_init__", "__repr__", "__str__", "__annotate__", "__annotate_func__"})
 """Special methods that a state class may define: nothing traced calls them, or the compiler wrote them."""
-_ATTRS_CODE = str(Path(attrs.evolve.__code__.co_filename).parent)
 _MENDS: Mapping[str, tuple[str, str]] = {
     name: mend
     for names, mend in {
@@ -379,7 +377,7 @@ def _wrong_in_class(cls: typing.Any, above: tuple[type, ...], where: str) -> Ite
     fields = [field.name for field in attrs.fields(cls)]
     for name, member in ((name, member) for base in cls.__mro__[:-1] for name, member in vars(base).items()):
         file = member.__code__.co_filename if isinstance(member, FunctionType) else "<attrs"
-        inert = name in _INERT or file.startswith(("<attrs", _ATTRS_CODE))
+        inert = name in _INERT or file.startswith(("<attrs", ATTRS_CODE))
         if name not in fields and not (inert and name.startswith("__") and name.endswith("__")):
             yield f" has {name}, which is no field", "a module-level function, or a constant of the module"
     hints = _hints(cls, where)

@@ -9,11 +9,18 @@ from __future__ import annotations
 
 import dis
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from types import CodeType, FunctionType
 from typing import cast
 
+import attrs
+
 from .errors import SpecError
 from .language import Function, location
+
+ATTRS_CODE = str(Path(attrs.evolve.__code__.co_filename).parent)
+"""Where attrs lives. Its functions are told by their code: from Python 3.13 on ``evolve`` is the ``__replace__`` of every
+attrs class, and attrs then names the class's module as that of ``evolve``."""
 
 Wrap = Callable[[Function], Callable[..., object]]
 
@@ -34,7 +41,7 @@ def helpers(function: Function) -> dict[str, Function]:
     return {
         name: cast("Function", value)
         for name, value in named.items()
-        if isinstance(value, FunctionType) and value.__module__.partition(".")[0] not in {"attr", "attrs"}
+        if isinstance(value, FunctionType) and not value.__code__.co_filename.startswith(ATTRS_CODE)
     }
 
 
