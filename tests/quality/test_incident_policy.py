@@ -9,9 +9,9 @@ import attrs
 import pytest
 
 from deadreckon.spec import UNLIMITED, PolicyError
-from deadreckon.spec.incident import no_record
+from deadreckon.spec.incident import no_record, unpark
 from deadreckon.spec.incident_budgets import verdict
-from deadreckon.spec.incident_state import Reason, Record, RecoveryPolicy, Status, Turn, recovery_policy
+from deadreckon.spec.incident_state import Phase, Reason, Record, RecoveryPolicy, State, Status, Turn, recovery_policy
 
 AT_LEAST_ONE = ("max_interrupted_attempts", "max_attempts", "record_ttl_ms")
 FIELDS = tuple(field.name for field in attrs.fields(RecoveryPolicy))
@@ -104,3 +104,10 @@ def test_b2_the_predicate_decides_nothing_on_first_detection(which: tuple[bool, 
     assert len({verdict(STRICT, record, 100, False, False, answer) for answer in (False, True)}) == (1 if hard else 2)
     given_up = attrs.evolve(record, reason=Reason.ATTEMPTS)
     assert {verdict(STRICT, given_up, 100, False, False, answer) for answer in (False, True)} == {Reason.ATTEMPTS}
+
+
+def test_c8_the_time_of_waiting_is_not_held_against_the_turn() -> None:
+    """Unparking starts the clock of progress anew: the time for which a person was waited for gives nothing up."""
+    record = attrs.evolve(no_record(Turn.RUNNING, (0,)), status=Status.OPEN, parked=True, last_progress_at_ms=5)
+    asleep = State(record, record, 1, True, (Phase.IDLE,), Phase.IDLE, False, 0, 900_000)
+    assert unpark(asleep).buffered.last_progress_at_ms == asleep.now_ms
