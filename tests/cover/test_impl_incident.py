@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import asyncio
 import functools
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -732,11 +732,73 @@ async def test_c2_failed_removal_is_counted(world: World) -> None:
             await life()
         store.hook = None
         assert failure.value.__notes__ == ["the attempt's entry was left and will be counted: no space"]
+        assert await recovery.unfinished() == ["t"]
         async with recovery.attempt("t") as attempt:
-            assert (attempt.count, len((await recovery.inspect("t")).entries)) == (1, 2)
+            assert (attempt.count, len((await recovery.inspect("t")).entries)) == (1, 1)
             attempt.outcome = Outcome.YIELDED
+    async with world.recovery() as recovery:
+        with pytest.raises(ZeroDivisionError):
+            await life()
+        store.hook = None
     async with world.recovery() as recovery, recovery.attempt("t") as attempt:
         assert attempt.count == 2
+
+
+@scenario
+async def test_c2_a_failed_end_of_the_original_turn_does_not_strand_it(world: World) -> None:
+    """An end that could not be recorded leaves the turn owed in this very life: one death too many, never a turn lost."""
+    if not isinstance(world.store, MemoryStore):
+        return
+    store = world.store
+
+    async def full(point: str) -> None:
+        if point == "transact.before":
+            raise StoreFull("no space")
+
+    async def first(recovery: Recovery) -> None:
+        async with recovery.attempt("t"):
+            store.hook = full
+
+    async with world.recovery() as recovery:
+        with pytest.raises(StoreFull):
+            await first(recovery)
+        store.hook = None
+        assert await recovery.unfinished() == ["t"]
+        async with recovery.replay("t") as attempt:
+            assert attempt.count == 1
+
+
+@scenario
+async def test_c2_a_closed_generator_is_no_death(world: World) -> None:
+    """A stream whose reader goes away ends its attempt: the incarnation lives, so nothing is counted."""
+
+    async def stream(recovery: Recovery) -> AsyncGenerator[int, None]:
+        async with recovery.attempt("t"):
+            yield 1
+
+    async with world.recovery() as recovery:
+        chunks = stream(recovery)
+        assert await anext(chunks) == 1
+        await chunks.aclose()
+        assert await recovery.unfinished() == ["t"]
+        async with recovery.replay("t") as attempt:
+            assert attempt.count == 0
+
+
+@scenario
+async def test_misuse_of_settings_is_refused(world: World) -> None:
+    """What is no policy, no exception class, no outcome or no text is refused at once, and a non-answer goes on."""
+    with pytest.raises(CallerError, match="give a RecoveryPolicy"):
+        Recovery(world.store, {})  # type: ignore[arg-type]  # the point of this test
+    with pytest.raises(CallerError, match="exception classes"):
+        Recovery(world.store, transient=(5,))  # type: ignore[arg-type]  # ditto
+    async with world.recovery() as recovery:
+        for turn_id in (None, 5, "\ud800"):
+            with pytest.raises(CallerError, match="turn_id is"):
+                await recovery.attempt(turn_id).__aenter__()  # type: ignore[arg-type]  # ditto
+        async with recovery.attempt("t") as attempt:
+            with pytest.raises(CallerError, match="member of Outcome"):
+                attempt.outcome = "done"  # type: ignore[assignment]  # ditto
 
 
 @scenario

@@ -10,11 +10,11 @@ Theory of operation
     ``on_terminal``, sync, seal, sync. No body runs on that way (C11).
 
 Decided conflicts
-    * The body raises, or its task is cancelled: the incarnation lives, so this is no death. The entry is removed and
-      the turn stays owed. ``KeyboardInterrupt``, ``SystemExit`` and other exceptions beside ``Exception`` and
-      ``CancelledError`` mean that the process is ending: nothing is written, and the next incarnation counts it.
-    * The removal of an entry fails: the entry is left, and the next incarnation counts it although the work ended.
-      One too many, never one too few.
+    * The body raises, its task is cancelled or its generator is closed: the incarnation lives, so this is no death. The
+      entry is removed and the turn stays owed. ``KeyboardInterrupt``, ``SystemExit`` and the like mean that the process
+      is ending: nothing is written, and the next incarnation counts it.
+    * The removal of an entry fails: the entry is left, and the next incarnation counts it although the work ended,
+      unless an attempt of this life takes its slot before. One too many, never one too few.
     * A given-up incident is sealed only when nobody works on it. Until then further attempts are refused with
       ``GivenUp``, and the attempt that ends last takes it to the seal. If ``on_terminal`` raises there, that is
       logged; the next attempt tries again, and there it is raised.
@@ -98,6 +98,10 @@ class Recovery:
         transient: tuple[type[Exception], ...] = (),
     ) -> None:
         self.policy = RecoveryPolicy() if policy is None else policy
+        if not isinstance(self.policy, RecoveryPolicy):
+            raise CallerError(f"policy is {policy!r}: give a RecoveryPolicy")
+        if not all(isinstance(kind, type) and issubclass(kind, Exception) for kind in transient):
+            raise CallerError(f"transient is {transient!r}: give a tuple of exception classes")
         self._store = store
         self._clock = SystemClock() if clock is None else clock
         self._should_keep_recovering = should_keep_recovering
@@ -214,8 +218,10 @@ class Recovery:
     @contextmanager
     def _using(self, turn_id: str) -> Iterator[_Turn]:
         """The turn's memory, shared by all who use it at a time, and kept while it matters."""
-        if not turn_id or len(turn_id) > TURN_ID_MAX_CHARS:
-            raise CallerError(f"turn_id has {len(turn_id)} characters: give 1 to {TURN_ID_MAX_CHARS}")
+        if not isinstance(turn_id, str) or not 1 <= len(turn_id) <= TURN_ID_MAX_CHARS:
+            raise CallerError(f"turn_id is {turn_id!r:.60}: give 1 to {TURN_ID_MAX_CHARS} characters of text")
+        if not turn_id.isprintable() and any(0xD800 <= ord(char) <= 0xDFFF for char in turn_id):
+            raise CallerError(f"turn_id is {turn_id!r:.60}: lone surrogates can't be stored")
         life, turns = self._living(), self._turns
         if turn_id not in turns:
             turns[turn_id] = _Turn(Steps(self._store, life, turn_id, self.policy, self._clock))
@@ -247,11 +253,11 @@ class Recovery:
             if not admitted:
                 await self._give_up(turn)
             yield admitted[0]
-        except (Exception, asyncio.CancelledError) as error:
+        except (Exception, asyncio.CancelledError, GeneratorExit) as error:
             for attempt in admitted:
                 attempt.outcome = Outcome.TRANSIENT if isinstance(error, self._transient) else Outcome.YIELDED
                 await end_after(error, attempt)
-            if not isinstance(error, asyncio.CancelledError) and admitted:
+            if isinstance(error, Exception) and admitted:
                 await self._conclude_for_others(turn)
             raise
         else:
@@ -277,7 +283,10 @@ class Recovery:
             return True
         try:
             answer = self._should_keep_recovering(steps.turn_id, going_on.buffered)
-            return bool(await answer if inspect.isawaitable(answer) else answer)
+            decided = await answer if inspect.isawaitable(answer) else answer
+            if not isinstance(decided, bool):
+                raise TypeError(f"should_keep_recovering returned {decided!r}, not a bool")
+            return decided
         except Exception:
             logger.warning("should_keep_recovering raised for turn %r: going on", steps.turn_id, exc_info=True)
             return True

@@ -6,6 +6,7 @@ import logging
 
 from deadreckon.spec.errors import CallerError
 from deadreckon.spec.incident_state import Outcome
+from deadreckon.spec.language import UNLIMITED
 
 from .incident_steps import Entered, Steps
 from .waiting import to_the_end
@@ -27,9 +28,24 @@ class Attempt:
         self.turn_id = steps.turn_id
         self.incarnation = entered.state.incarnation
         self.count = entered.state.buffered.interrupted
-        self.outcome = Outcome.DONE
+        self._outcome = Outcome.DONE
         self._steps = steps
         self._slot = entered.slot
+
+    @property
+    def outcome(self) -> Outcome:
+        """What leaving the body normally means.
+
+        Raises:
+            CallerError: when it is set to something that is no :class:`~deadreckon.spec.incident_state.Outcome`.
+        """
+        return self._outcome
+
+    @outcome.setter
+    def outcome(self, outcome: Outcome) -> None:
+        if not isinstance(outcome, Outcome):
+            raise CallerError(f"outcome is {outcome!r}: give a member of Outcome")
+        self._outcome = outcome
 
     @property
     def original(self) -> bool:
@@ -49,14 +65,21 @@ class Attempt:
             CallerError: *units* is below 1.
             StoreFault: it was not recorded.
         """
-        if units < 1:
-            raise CallerError(f"units is {units}: give at least 1, progress only grows")
+        if type(units) is not int or not 1 <= units < UNLIMITED:
+            raise CallerError(f"units is {units!r}: give a whole number of at least 1, progress only grows")
         await self._steps.progress(units)
 
 
 async def end(attempt: Attempt) -> None:
-    """Removal of the entry, sync, report; a cancellation waits until all three are done."""
-    await to_the_end(_end(attempt._steps, attempt._slot, attempt.outcome))
+    """Removal of the entry, sync, report; a cancellation waits until all three are done.
+
+    If one of them fails, the attempt is over all the same: its entry stays and will be counted, one death too many.
+    """
+    try:
+        await to_the_end(_end(attempt._steps, attempt._slot, attempt.outcome))
+    except Exception:
+        attempt._steps.forget(attempt._slot)
+        raise
 
 
 async def end_after(error: BaseException, attempt: Attempt) -> None:

@@ -205,6 +205,14 @@ class Steps:
         """Wait until what was written is durable; not an action of the machine, since nothing may be waiting."""
         await to_the_end(self._store.sync(self._life.incarnation))
 
+    def forget(self, slot: int | None) -> None:
+        """Give up an attempt whose end could not be recorded: its entry stays, and counts once this life is over."""
+        if slot is None:
+            self.memory = attrs.evolve(self.memory, original=Phase.IDLE)
+        else:
+            phases = (*self.memory.phases[:slot], Phase.IDLE, *self.memory.phases[slot + 1 :])
+            self.memory = attrs.evolve(self.memory, phases=phases)
+
     async def start_work(self, slot: int) -> State:
         """The attempt in *slot* starts heavy work."""
         return await self._act("start_work", lambda state: spec.start_work(self._policy, state, slot))

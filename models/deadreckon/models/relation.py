@@ -17,7 +17,7 @@ from deadreckon.spec.machine import NO_INPUTS
 from . import expr as ir
 from .expr import Expr, Sort
 from .layout import Field, Layout, parts
-from .symbolic import Traced, lift, symbol
+from .symbolic import Traced, lift, scalar_class, symbol
 from .tracing import Tracer, truth
 
 
@@ -121,6 +121,7 @@ class _Builder:
         for name in names:
             if names.count(name) > 1:
                 raise SpecError(f"machine {machine.name} has two of field {name}", instead="rename one of them")
+        self._classes: list[tuple[str, type]] | None = None
         self.policy = self.policy_layout.rebuild(_symbols(self.policy_layout, self.policy_leaves))
         self.state, self.ghost = self._rebuilt(self.state_leaves)
 
@@ -186,11 +187,29 @@ class _Builder:
                 f"machine {self.machine.name} returns a state of another shape",
                 instead="keep the length of every tuple; a free slot is a value",
             )
+        for (_, value), field in zip(found, self.layout.fields, strict=True):
+            self._check_kind(value, field)
+        if self._classes is None:
+            self._classes = list(_classes((state, ghost), ""))
+        elif self._classes != list(_classes((state, ghost), "")):
+            raise SpecError(
+                f"machine {self.machine.name} puts an instance of another class into a field",
+                instead="keep the class of every part of the state",
+            )
         leaves = [lift(value) for _, value in found]
         return tuple(
             ir.ite(leaf, ir.const(1), ir.const(0)) if leaf.sort is Sort.BOOL and field.sort is Sort.INT else leaf
             for leaf, field in zip(leaves, self.layout.fields, strict=True)
         )
+
+    def _check_kind(self, value: object, field: Field) -> None:
+        """A number may hold a truth value; otherwise a field keeps its type."""
+        kind = scalar_class(value)
+        if kind is not field.type and not (field.type is int and kind is bool):
+            raise SpecError(
+                f"machine {self.machine.name} puts {value!r} into {field.path}, a field of type {field.type.__name__}",
+                instead=f"a {field.type.__name__}",
+            )
 
     def _commands(self, action: Action) -> Iterator[Command]:
         finite = {name: domain for name, domain in action.domains.items() if isinstance(domain, Among)}
@@ -212,7 +231,19 @@ class _Builder:
                 continue
             ghost = self._observed(traced.value)
             updates = self._leaves(traced.value, ghost)
+            self._check_refusals(action, traced)
             yield Command(action.name, fixed, inputs, traced.allowed, updates, traced.refusals)
+
+    def _check_refusals(self, action: Action, traced: Traced) -> None:
+        """A refusal names a rule of the machine, and why."""
+        ids = {rule.id for rule in self.machine.rules}
+        for _, rule, why in traced.refusals:
+            if rule not in ids or not why.strip():
+                raise SpecError(
+                    f"action {action.name} refuses by {rule!r} because {why!r}",
+                    where=location(action.function),
+                    instead=f"require(condition, rule, why) with a rule of the machine ({', '.join(sorted(ids))})",
+                )
 
     def _observed(self, after: object) -> object:
         observe = self.machine.observe
@@ -264,6 +295,17 @@ def _scalars(value: object, path: str) -> Iterator[tuple[str, object]]:
             yield from _scalars(getattr(value, name), f"{path}.{name}" if path else name)
     elif value is not None:
         yield path, value
+
+
+def _classes(value: object, path: str) -> Iterator[tuple[str, type]]:
+    """The attrs classes of which *value* is made, with their paths."""
+    if isinstance(value, tuple):
+        for index, element in enumerate(value):
+            yield from _classes(element, f"{path}[{index}]")
+    elif (names := parts(value)) is not None:
+        yield path, type(value)
+        for name in names:
+            yield from _classes(getattr(value, name), f"{path}.{name}")
 
 
 def _input(action: str, name: str, domain: Domain) -> Input:

@@ -270,7 +270,7 @@ def merge_values(condition: Expr, then: object, other: object) -> object:
     if names is not None and type(then) is type(other):
         merged = {name: merge_values(condition, getattr(then, name), getattr(other, name)) for name in names}
         return assembled(type(then), merged)
-    cls, other_cls = _scalar_class(then), _scalar_class(other)
+    cls, other_cls = scalar_class(then), scalar_class(other)
     if cls is not None and cls is other_cls:
         return symbol(ir.ite(condition, lift(then), lift(other)), cls)
     raise SpecError(
@@ -279,7 +279,8 @@ def merge_values(condition: Expr, then: object, other: object) -> object:
     )
 
 
-def _scalar_class(value: object) -> type | None:
+def scalar_class(value: object) -> type | None:
+    """What a scalar is, or stands in for: int, bool or an enum; None for anything else."""
     if isinstance(value, SymEnum):
         return value.cls
     if isinstance(value, Enum):

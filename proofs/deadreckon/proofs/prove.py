@@ -87,6 +87,7 @@ class _Proving:
         self.name = traced.machine.name
         self.failures: dict[str, Proof] = {}
         self.deeper: dict[str, Proof] = {}
+        self.doubted = False
 
     def run(self, invariants: Path, save: Path | None) -> dict[str, Proof]:
         check_symmetries(self.system.relation)
@@ -100,6 +101,8 @@ class _Proving:
         proofs = self._checked(found, "invariant found in this run")
         if save is not None and all(id in proofs for id in found.methods):
             (save / f"{self.name}.smt2").write_text(found.dump(), encoding="utf-8")
+        if self.doubted:
+            self.deeper = {}
         found_out = {**self.failures, **self.deeper, **proofs}
         return {id: found_out.get(id) or self._unknown("not proved") for id in self.rules}
 
@@ -110,6 +113,7 @@ class _Proving:
         """A proof for each rule that every solver finds shown by *certificate*."""
         self.on_rule("certificate")
         result = recheck(self.system, certificate, QUERY_SECONDS)
+        self.doubted = bool(result.failed)
         took = time.monotonic() - self.started
         assumed = f"{how}; for every policy that is valid, unbounded in steps"
         for id in certificate.methods:
