@@ -23,6 +23,11 @@ def deadreckon(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run((*COMMAND, *arguments), capture_output=True, text=True, check=False, timeout=240)
 
 
+def heed_interrupts() -> None:
+    """In the child: whoever ran the tests in the background had SIGINT ignored."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 def test_check_incident_by_exploration(tmp_path: Path) -> None:
     """Every rule of the incident machine holds in its scopes, and every variant is refuted by the rule it names."""
     file = tmp_path / "incident.json"
@@ -79,6 +84,7 @@ def test_interrupt_ends_cleanly(tmp_path: Path, number: signal.Signals, group: b
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        preexec_fn=heed_interrupts,
     )
     assert command.stdout is not None
     line = command.stdout.readline()
