@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from enum import Enum
+
 import attrs
 import pytest
 
@@ -54,3 +56,42 @@ def relation_of_start() -> object:
 
 def kept(state: Couple) -> Couple:
     return attrs.evolve(state, left=state.left)
+
+
+class Door(Enum):
+    """Two positions."""
+
+    SHUT = "shut"
+    OPEN = "open"
+
+
+class Lamp(Enum):
+    """Not positions of a door."""
+
+    OFF = "off"
+    ON = "on"
+
+
+@attrs.frozen
+class Hall:
+    """A door."""
+
+    door: Door
+
+
+def shut() -> Hall:
+    return Hall(Door.SHUT)
+
+
+def lit(state: Hall) -> Hall:
+    return attrs.evolve(state, door=Lamp.ON)
+
+
+def any_hall(state: Hall) -> bool:
+    return True
+
+
+def test_a_member_of_another_enum_is_refused() -> None:
+    """A field keeps its type: a member of another enum would be taken for the one at the same position."""
+    with pytest.raises(SpecError, match="door, a field of type Door"):
+        relation(Machine("hall", "x", Hall, (shut,), (action(lit),), (), (scope("s", why="w", within=any_hall),)))

@@ -231,19 +231,7 @@ class _Builder:
                 continue
             ghost = self._observed(traced.value)
             updates = self._leaves(traced.value, ghost)
-            self._check_refusals(action, traced)
             yield Command(action.name, fixed, inputs, traced.allowed, updates, traced.refusals)
-
-    def _check_refusals(self, action: Action, traced: Traced) -> None:
-        """A refusal names a rule of the machine, and why."""
-        ids = {rule.id for rule in self.machine.rules}
-        for _, rule, why in traced.refusals:
-            if rule not in ids or not why.strip():
-                raise SpecError(
-                    f"action {action.name} refuses by {rule!r} because {why!r}",
-                    where=location(action.function),
-                    instead=f"require(condition, rule, why) with a rule of the machine ({', '.join(sorted(ids))})",
-                )
 
     def _observed(self, after: object) -> object:
         observe = self.machine.observe
