@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import runpy
 import time
+from importlib import import_module
 from pathlib import Path
 
 import attrs
 import pytest
 import z3
 
-from deadreckon.models.relation import relation
-from deadreckon.proofs import induction
+from deadreckon.models.relation import Relation, relation
+from deadreckon.proofs import induction, prove
 from deadreckon.proofs.induction import Counterexample, Induction, Inductor
 from deadreckon.proofs.solvers import Answer, ask_z3
 from deadreckon.proofs.system import TYPES, System
@@ -81,13 +82,17 @@ dial = Machine(
 )
 
 
-def induced(machine: Machine, *ids: str, seconds: float = 30.0) -> Induction:
-    """The outcome for a machine that claims only the rules *ids*."""
+def claiming(machine: Machine, *ids: str) -> Relation:
+    """The relation of a machine that claims only the rules *ids*."""
     kept = tuple(rule for rule in machine.rules if rule.id in ids or rule.kind is Kind.SOMETIMES)
     beside = tuple(one for one in ids if one in {rule.id for rule in kept})
     kept = tuple(attrs.evolve(rule, beside=beside) if rule.kind is Kind.SOMETIMES else rule for rule in kept)
-    system = System(relation(attrs.evolve(machine, rules=kept, variants=())))
-    return Inductor(system, time.monotonic() + seconds).run(ids)
+    return relation(attrs.evolve(machine, rules=kept, variants=()))
+
+
+def induced(machine: Machine, *ids: str, seconds: float = 30.0) -> Induction:
+    """The outcome for a machine that claims only the rules *ids*."""
+    return Inductor(System(claiming(machine, *ids)), time.monotonic() + seconds).run(ids)
 
 
 def test_an_inductive_rule_is_proved_at_once() -> None:
@@ -167,6 +172,15 @@ def test_two_states_in_a_row_are_believed_only_when_both_solvers_are_sure(
     """For k above 1 every solver is asked, and one that doubts is enough."""
     monkeypatch.setattr(induction, "SOLVERS", {"z3": ask_z3, "cvc5": lambda script, seconds: answer})
     assert "R1" not in induced(dial, "R1").proved
+
+
+def test_what_stands_on_a_doubted_invariant_is_not_proved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rule proved from two states in a row falls with the invariant that it was proved beside."""
+    claimed = claiming(dial, "R1")
+    assert prove(claimed, invariants=tmp_path)["R1"].method == "2-induction"
+    doubting = {"z3": ask_z3, "cvc5": lambda script, seconds: Answer.UNKNOWN}
+    monkeypatch.setattr(import_module("deadreckon.proofs.certificate"), "SOLVERS", doubting)
+    assert prove(claimed, invariants=tmp_path)["R1"].verdict == "unknown"
 
 
 def test_out_of_time_proves_nothing_more() -> None:

@@ -95,3 +95,44 @@ def test_a_member_of_another_enum_is_refused() -> None:
     """A field keeps its type: a member of another enum would be taken for the one at the same position."""
     with pytest.raises(SpecError, match="door, a field of type Door"):
         relation(Machine("hall", "x", Hall, (shut,), (action(lit),), (), (scope("s", why="w", within=any_hall),)))
+
+
+@attrs.frozen
+class Left:
+    """A part."""
+
+    count: int
+
+
+@attrs.frozen
+class Right:
+    """Another part, with the same field."""
+
+    count: int
+
+
+@attrs.frozen
+class Whole:
+    """A state with a part."""
+
+    part: Left
+
+
+def whole() -> Whole:
+    return Whole(Left(0))
+
+
+def exchanged(state: Whole) -> Whole:
+    return attrs.evolve(state, part=Right(0))  # type: ignore[arg-type]  # the point of this test
+
+
+def any_whole(state: Whole) -> bool:
+    return True
+
+
+def test_a_part_of_another_class_is_refused() -> None:
+    """Two classes with the same fields are never equal, so one is not taken for the other."""
+    with pytest.raises(SpecError, match="another class"):
+        relation(
+            Machine("whole", "x", Whole, (whole,), (action(exchanged),), (), (scope("s", why="w", within=any_whole),))
+        )

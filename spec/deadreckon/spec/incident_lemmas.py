@@ -6,7 +6,7 @@ Each is a rule in its own right: explored, bounded and proved with the others, a
 from __future__ import annotations
 
 from .incident import dead_owners
-from .incident_rules import Ghost
+from .incident_rules import Ghost, works
 from .incident_state import Phase, Reason, Record, RecoveryPolicy, State, Status, Turn
 from .language import always
 
@@ -155,14 +155,9 @@ def l10(state: State) -> bool:
     )
 
 
-def works_heavily(state: State) -> bool:
-    """Whether heavy work runs."""
-    return state.original == Phase.HEAVY or any(phase == Phase.HEAVY for phase in state.phases)
-
-
 @always("L11", "heavy work runs below the limit, unless the incident was parked", source=SOURCE, lemma=True)
 def l11(policy: RecoveryPolicy, state: State, ghost: Ghost) -> bool:
     fewer = ghost.heavy_deaths <= ghost.deaths
     parked = ghost.ever_parked or not (state.durable.parked or state.buffered.parked)
-    below = not works_heavily(state) or ghost.deaths < policy.max_interrupted_attempts
+    below = not works(state) or ghost.deaths < policy.max_interrupted_attempts
     return fewer and parked and (ghost.ever_parked or below)

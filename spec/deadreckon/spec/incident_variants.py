@@ -64,9 +64,7 @@ def not_counted(policy: RecoveryPolicy, record: Record, incarnation: int, now_ms
 def died_writing(state: State) -> State:
     """The dying incarnation writes the count; the write is lost with it, like every other unsynced one."""
     counting = attrs.evolve(state.buffered, interrupted=state.buffered.interrupted + 1)
-    last_words = attrs.evolve(state, buffered=counting)
-    idle = tuple(Phase.IDLE for _ in state.phases)
-    return attrs.evolve(last_words, alive=False, phases=idle, original=Phase.IDLE, buffered=last_words.durable)
+    return died(attrs.evolve(state, buffered=counting))
 
 
 def credited_in_full(policy: RecoveryPolicy, record: Record, produced: int, now_ms: int) -> Record:
