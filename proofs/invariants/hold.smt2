@@ -1,5 +1,5 @@
 ; An inductive invariant of the machine hold, checked anew on every run by every solver.
-; fingerprint: acd7f9c10aa0b03176bdcbe1613d084c
+; fingerprint: 8a8124734d2c48d629842d4fcbccf8c4
 ; proves: H1 by 1-induction
 ; proves: H3 by 1-induction
 ; proves: H5 by 1-induction

@@ -49,7 +49,7 @@ PROTOCOL = {
 }
 """The protocol's table of known-bad variants: a rule that refutes each, and the steps of the shortest run."""
 
-OURS = {"unchecked-decision": ("H11", 2), "second-decision": ("H6", 3)}
+OURS = {"unchecked-decision": ("H11", 2), "signed-by-nobody": ("H11", 2), "second-decision": ("H6", 3)}
 """Guards that the twenty-one leave alone."""
 
 

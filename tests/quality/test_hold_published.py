@@ -374,6 +374,13 @@ def test_f16_an_ignored_decision_blocks_no_valid_one() -> None:
     assert released(walk.until(20).approve(Evidence.SIGNED).do("judge").release())
 
 
+def test_h11_a_signature_that_no_active_key_vouches_for() -> None:
+    """H11: while no key is active, and after the last one is revoked, a signed approval is refused like a forged one."""
+    walk = Walk().ask()
+    assert walk.refuses_approval(Evidence.SIGNED) == "H11"
+    assert walk.do("change_keys").do("change_keys").refuses_approval(Evidence.SIGNED) == "H11"
+
+
 def test_f16_an_ignored_decision_burns_the_key() -> None:
     """H16, as published: the valid decision conflicts with the ignored one, and the hold expires."""
     walk = variant("ignored-decision-burns-key").do("change_keys").ask().until(10).approve()

@@ -10,8 +10,6 @@ Where the machine is wider than a journal
       decision just before an outage.
     * A door of the machine stops waiting for an acknowledgement and stays aware of the hold. The implementation's door
       lets go of what it never had an acknowledgement of; the driver shows it the hold first.
-    * The machine takes a signed decision while no key is active. A journal tells signatures by active keys: the key is
-      active for that append alone.
     * A wait is told of its own hold: ``judge`` with another source is refused without asking anybody.
 """
 
@@ -330,14 +328,7 @@ class HoldDriver:
                 signed = "forged"
             case Evidence.SIGNED:
                 pass
-        lent = evidence is Evidence.SIGNED and not (await self.journal.read(hold_id)).keys
-        if lent:
-            await add_key(self.journal, KEY.key_id, KEY.public_key, by="owner")
-        try:
-            await decide(self.journal, hold_id, verdicts, "approver", "", signed, key_id)
-        finally:
-            if lent:
-                await revoke_key(self.journal, KEY.key_id, by="owner")
+        await decide(self.journal, hold_id, verdicts, "approver", "", signed, key_id)
 
     async def _change_keys(self) -> None:
         with self._through():

@@ -241,7 +241,7 @@ def decided_validly(old: Hold, new: Hold, key_active: bool) -> bool:
     if new.fact != Fact.DECIDED or old.fact == Fact.DECIDED:
         return True
     free = new.evidence == Evidence.UNSIGNED and not (key_active and any(new.approved))
-    return new.evidence == Evidence.SIGNED or free
+    return (new.evidence == Evidence.SIGNED and key_active) or free
 
 
 @always(

@@ -149,6 +149,11 @@ def unchecked(state: State, evidence: Evidence, approves: bool) -> bool:
     return True
 
 
+def any_signature(state: State, evidence: Evidence, approves: bool) -> bool:
+    """A signature counts, whether or not a key is active to tell that it is good."""
+    return evidence == Evidence.SIGNED or (evidence == Evidence.UNSIGNED and not (state.key_active and approves))
+
+
 def never_closed(hold: Hold) -> bool:
     """A second decision replaces the first."""
     return hold.fact != Fact.ABSENT
@@ -272,5 +277,8 @@ VARIANTS = (
         "resume clears the deadline",
     ),
     Variant("unchecked-decision", "H11", "the journal takes every decision", (swap(acceptable, unchecked),)),
+    Variant(
+        "signed-by-nobody", "H11", "a signature counts though no key is active", (swap(acceptable, any_signature),)
+    ),
     Variant("second-decision", "H6", "a second decision replaces the first", (swap(undecided, never_closed),)),
 )

@@ -88,10 +88,10 @@ def undecided(hold: Hold) -> bool:
 
 
 def acceptable(state: State, evidence: Evidence, approves: bool) -> bool:
-    """Whether a decision is valid (H11): well formed, and signed if a key is active and it approves anything."""
-    if evidence == Evidence.MALFORMED or evidence == Evidence.BAD_SIGNATURE:
-        return False
-    return evidence == Evidence.SIGNED or not state.key_active or not approves
+    """Whether a decision is valid (H11): signed by a key that is active now; or unsigned, if none is or it only refuses."""
+    if evidence == Evidence.SIGNED:
+        return state.key_active
+    return evidence == Evidence.UNSIGNED and not (state.key_active and approves)
 
 
 def after_refusal(hold: Hold) -> Hold:
