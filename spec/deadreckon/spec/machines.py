@@ -6,7 +6,8 @@ from types import MappingProxyType
 
 from .hold_table import hold
 from .incident_table import incident
+from .request_table import request
 
-__all__ = ["MACHINES", "hold", "incident"]
+__all__ = ["MACHINES", "hold", "incident", "request"]
 
-MACHINES = MappingProxyType({machine.name: machine for machine in (incident, hold)})
+MACHINES = MappingProxyType({machine.name: machine for machine in (incident, hold, request)})
