@@ -25,6 +25,7 @@ A request that waits for a person::
 """
 
 from .clock import Clock, SystemClock
+from .events import Event, EventLog, Sink
 from .hold import Door
 from .hold_decisions import Decision, add_key, approve, decide, open_holds, reject, revoke_key
 from .hold_memory import Asked
@@ -110,6 +111,8 @@ __all__ = [
     "DoorLife",
     "Effect",
     "Entry",
+    "Event",
+    "EventLog",
     "Fenced",
     "GivenUp",
     "Grant",
@@ -141,6 +144,7 @@ __all__ = [
     "Recorded",
     "Recovery",
     "Sealed",
+    "Sink",
     "SqliteJournal",
     "SqliteStore",
     "Steps",

@@ -38,6 +38,7 @@ import attrs
 from deadreckon.spec.errors import CallerError, PolicyError
 from deadreckon.spec.hold_state import DEBOUNCE_MAX_MS, Caller, HoldPolicy
 
+from .events import Sink
 from .hold_groups import Groups, Seat
 from .hold_keeper import Keeper
 from .hold_memory import Asked, boot
@@ -60,6 +61,7 @@ class Door:
         reconcile_every_ms: how often the door looks for what is due.
         park_patience_ms: how long a request is sent again while the journal doesn't acknowledge it.
         settle_patience_ms: how long a caller waits for the outcome of its effect to become durable.
+        sink: told what happens, the facts of the journal included; see ``events.py``.
     """
 
     def __init__(
@@ -72,6 +74,7 @@ class Door:
         reconcile_every_ms: int = 5_000,
         park_patience_ms: int = 30_000,
         settle_patience_ms: int = 30_000,
+        sink: Sink | None = None,
     ) -> None:
         if debounce_ms is not None and not 0 <= debounce_ms <= DEBOUNCE_MAX_MS:
             raise PolicyError(f"debounce_ms is {debounce_ms}: give 0 to {DEBOUNCE_MAX_MS}, or None")
@@ -85,11 +88,13 @@ class Door:
         self._park_patience_ms = park_patience_ms
         self._settle_patience_ms = settle_patience_ms
         self._debounce_ms = debounce_ms
+        self._sink = sink
         self._groups: Groups | None = None
         self._keeper: Keeper | None = None
 
     async def __aenter__(self) -> Door:
-        keeper = Keeper(self._journal, await boot(self._journal), self.policy, self._lease_ms, self._every_ms)
+        life = await boot(self._journal, self._sink)
+        keeper = Keeper(self._journal, life, self.policy, self._lease_ms, self._every_ms)
         try:
             with suppress(JournalUnavailable):
                 await keeper.reconcile()

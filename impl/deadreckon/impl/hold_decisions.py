@@ -14,6 +14,7 @@ import attrs
 from deadreckon.spec.errors import CallerError, Refused
 from deadreckon.spec.hold_state import Evidence, Fact
 
+from .events import Emitter, Sink
 from .hold_memory import ONLY, decided, moved, seen
 from .hold_words import explained
 from .journal import Ballot, Entry, Held, Journal, Json, Key, Moment, NoSuchHold, Verifier, Written
@@ -61,6 +62,7 @@ async def decide(
     key_id: str = "",
     *,
     key: str | None = None,
+    sink: Sink | None = None,
 ) -> Held:
     """Decide a hold: durable when this returns.
 
@@ -74,6 +76,7 @@ async def decide(
             everything is refused.
         key_id: the signing key's name.
         key: makes a repetition after ``JournalUnavailable`` known, so that it is not refused as a second decision.
+        sink: told of a decision that is refused; one that is accepted is told by the door.
 
     Raises:
         DecisionLate, DecisionSecond, DecisionMalformed, DecisionUnsigned, DecisionForged: not accepted.
@@ -99,6 +102,8 @@ async def decide(
     try:
         return (await journal.append(hold_id, change, key=name, body=repr(decision))).held
     except Refused as refusal:
+        told: dict[str, Json] = {"hold": hold_id, "verdicts": _words(decision), "by": by, "accepted": False}
+        Emitter(sink, journal.now_ms)("hold.decided", told)
         raise explained(hold_id, refusal, found[-1]) from None
 
 
@@ -143,9 +148,13 @@ async def revoke_key(journal: Journal, key_id: str, *, by: str) -> None:
     await journal.change_key(Key(key_id, ""), active=False, by=by)
 
 
+def _words(decision: Decision) -> list[Json]:
+    return ["approve" if yes else "reject" for yes in decision.verdicts]
+
+
 def _fact(decision: Decision) -> Entry:
     body: dict[str, Json] = {
-        "verdicts": ["approve" if yes else "reject" for yes in decision.verdicts],
+        "verdicts": _words(decision),
         "by": decision.by,
         "reason": decision.reason,
         "accepted": True,

@@ -73,6 +73,7 @@ class Keeper:
                 task.cancel()
             await asyncio.gather(*tasks, *releases, return_exceptions=True)
             self.life.alive = False
+            await self.life.events.catch_up()
 
     async def park(self, asked: Asked, callers: int, patience_ms: int) -> Parked:
         """Make a request durable that so many callers wait for, asking again while the journal doesn't acknowledge it."""
@@ -159,6 +160,7 @@ class Keeper:
         Raises:
             StoreFault: the journal failed; what is due stays due.
         """
+        await self.life.events.catch_up()
         async with self._tidying:
             unfinished = await self._journal.unfinished()
             for held in sorted(unfinished, key=lambda held: held.hold.deadline_at_ms):

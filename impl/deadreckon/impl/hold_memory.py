@@ -12,6 +12,8 @@ from deadreckon.spec.errors import Refused
 from deadreckon.spec.hold_state import Call, Caller, Evidence, Hold, HoldPolicy, State, Told, Wait
 from deadreckon.spec.hold_words import with_hold
 
+from .events import Sink
+from .hold_events import DoorEvents
 from .journal import Entry, Journal, Json, Moment
 
 Move = Callable[[State], State]
@@ -23,15 +25,20 @@ ONLY = 0
 
 @attrs.define(eq=False)
 class Life:
-    """One door, as it knows itself."""
+    """One door, as it knows itself, and what it tells of itself."""
 
     door: int
     alive: bool = True
+    events: DoorEvents = attrs.field(factory=DoorEvents)
 
 
-async def boot(journal: Journal) -> Life:
-    """A door begins (spec ``boot``): all earlier ones are dead from now on."""
-    return Life(await journal.claim())
+async def boot(journal: Journal, sink: Sink | None = None) -> Life:
+    """A door begins (spec ``boot``): all earlier ones are dead from now on. *sink* is told what happens."""
+    events = DoorEvents(journal, sink)
+    await events.begin()
+    life = Life(await journal.claim(), events=events)
+    await events.catch_up()
+    return life
 
 
 @attrs.frozen

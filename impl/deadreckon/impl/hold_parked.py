@@ -127,6 +127,9 @@ async def _one_slice(journal: Journal, steps: Steps, slice_ms: int) -> None:
     except JournalUnavailable as failure:
         with suppress(Refused):  # the hold was abandoned meanwhile
             await steps.wait_fails(failure)
+    except Exception:
+        steps.broken("other")
+        raise
 
 
 async def _last_look(steps: Steps) -> None:

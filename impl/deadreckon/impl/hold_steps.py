@@ -30,7 +30,7 @@ from deadreckon.spec.hold_words import resumes, wanted, within_horizon
 from deadreckon.spec.language import require
 
 from .hold_memory import ONLY, Asked, Life, Memory, Move, changed, decided, moved, seen, unasked
-from .journal import Entry, Held, Journal, JournalUnavailable, Moment, NoSuchHold, Receipt, Written, blank
+from .journal import Entry, Held, Journal, JournalUnavailable, Json, Moment, NoSuchHold, Receipt, Written, blank
 from .waiting import to_the_end
 
 Alter = Callable[[Held, Moment], Held]
@@ -104,7 +104,7 @@ class Steps:
         self.cursor = receipt.held.offset if receipt.fresh else 0  # else there may be facts to take up
         if not receipt.fresh and self.memory.wait is Wait.ASKING:
             await self._think("ask_again", lambda state: spec.ask_again(asked.policy, state, ONLY))
-        return self.hold
+        return self._armed()
 
     async def ask_again(self, asked: Asked) -> Hold:
         """The request is sent once more, under the same key: the same as to :meth:`ask` again, which knows."""
@@ -112,26 +112,34 @@ class Steps:
 
     async def slice_ends(self) -> Hold:
         """A slice of the wait ends without a fact."""
-        return await self._think("slice_ends", lambda state: spec.slice_ends(self._policy, state, ONLY))
+        await self._think("slice_ends", lambda state: spec.slice_ends(self._policy, state, ONLY))
+        return self._armed()
 
     async def wait_fails(self, failure: JournalUnavailable | None = None) -> Hold:
         """The wait failed with *failure*; without one, the journal is asked whether it is unavailable."""
-        return await self._think("wait_fails", lambda state: spec.wait_fails(self._policy, state, ONLY), failure)
+        await self._think("wait_fails", lambda state: spec.wait_fails(self._policy, state, ONLY), failure)
+        return self.broken("availability")
 
     async def judgement_fails(self, failure: JournalUnavailable | None = None) -> Hold:
         """The decision could not be read: as :meth:`wait_fails`, after the wait has returned it."""
-        return await self._think(
-            "judgement_fails", lambda state: spec.judgement_fails(self._policy, state, ONLY), failure
-        )
+        await self._think("judgement_fails", lambda state: spec.judgement_fails(self._policy, state, ONLY), failure)
+        return self.broken("availability")
+
+    def broken(self, error: str) -> Hold:
+        """It is told that the wait failed, by an *error* of availability or another; no action of the machine."""
+        self._tell("wait.failed", error=error)
+        return self.hold
 
     async def wake(self) -> Hold:
         """The backoff has ended."""
-        return await self._remember("wake", lambda state: spec.wake(self._policy, state, ONLY))
+        await self._remember("wake", lambda state: spec.wake(self._policy, state, ONLY))
+        return self._armed()
 
     async def judge(self) -> Hold:
         """The decision is taken up; the cursor passes it."""
         hold = await self._think("judge", lambda state: spec.judge(state, ONLY, ONLY))
         self.cursor = self._known().offset
+        await self._life.events.catch_up()
         return hold
 
     async def take_up(self) -> Hold:
@@ -148,9 +156,9 @@ class Steps:
 
     async def adopt(self) -> Hold:
         """The door takes up a hold that nobody works on."""
-        hold = await self._think("adopt", lambda state: spec.adopt(self._policy, state, ONLY))
+        await self._think("adopt", lambda state: spec.adopt(self._policy, state, ONLY))
         self.cursor = self._known().offset
-        return hold
+        return self._armed()
 
     async def expire(self) -> Hold:
         """The deadline has come, and nothing was decided."""
@@ -171,7 +179,9 @@ class Steps:
 
     async def call(self, request: int) -> Hold:
         """The upstream is about to be called."""
-        return await self._remember("call", lambda state: spec.call(self._policy, state, ONLY, request))
+        hold = await self._remember("call", lambda state: spec.call(self._policy, state, ONLY, request))
+        self._tell("effect.called", index=request)
+        return hold
 
     async def answer(self, request: int, succeeds: bool) -> Hold:
         """The upstream has answered, or failed."""
@@ -198,13 +208,16 @@ class Steps:
     async def tell(self, request: int) -> Hold:
         """The caller is told what the journal says; that it was told is appended, if the journal answers."""
 
-        def facts(hold: Hold) -> Sequence[Entry]:
-            return (Entry("caller.told", {"index": request, "outcome": hold.told[request].value.replace(" ", "-")}),)
+        def body(hold: Hold) -> dict[str, Json]:
+            return {"index": request, "outcome": hold.told[request].value.replace(" ", "-")}
 
+        move: Move = lambda state: spec.tell(state, ONLY, request)  # noqa: E731 - as above
         try:
-            return await self._done("tell", lambda state: spec.tell(state, ONLY, request), facts)
+            return await self._done("tell", move, lambda hold: (Entry("caller.told", body(hold)),))
         except JournalUnavailable:
-            return await self._remember("tell", lambda state: spec.tell(state, ONLY, request))
+            hold = await self._remember("tell", move)
+            self._tell("caller.told", **body(hold))
+            return hold
 
     async def decide(self, verdicts: Sequence[bool], evidence: Evidence) -> Hold:
         """An approver's decision, judged by the journal; approvers use ``deadreckon.impl.decide``."""
@@ -230,6 +243,14 @@ class Steps:
 
         facts = (Entry("caller.gone"),)
         return await self._done("leave", lambda state: spec.leave(state, ONLY), lambda hold: facts, alter=lapsed)
+
+    def _tell(self, event: str, **fields: Json) -> None:
+        self._life.events.tell(event, self._known().offset, hold=self.hold_id, **fields)
+
+    def _armed(self) -> Hold:
+        if self.memory.wait is Wait.WAITING:
+            self._tell("wait.armed", cursor=self.cursor)
+        return self.hold
 
     def _lease(self, moment: Moment) -> int:
         return moment.now_ms + self._lease_ms
@@ -298,6 +319,7 @@ class Steps:
                     self._recall(event, move, True)  # done and acknowledged before: refused, as doing it twice is
                 if step is not None and (receipt.fresh or new is None):
                     self.memory = changed(self.memory, *step)
+                await self._life.events.catch_up()
                 return receipt
 
         return await to_the_end(alone())

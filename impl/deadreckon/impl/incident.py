@@ -40,7 +40,9 @@ from deadreckon.spec.errors import CallerError, Refused
 from deadreckon.spec.incident_state import Outcome, Phase, Reason, Record, RecoveryPolicy, State, Status, Turn
 
 from .clock import Clock, SystemClock
+from .events import Sink
 from .incident_attempt import Attempt, end, end_after
+from .incident_events import IncidentEvents
 from .incident_steps import Life, Steps, boot, moved
 from .incident_words import Incident, Kind, NotEntered, explained
 from .store import Store
@@ -85,6 +87,7 @@ class Recovery:
             raises, the attempt that met the verdict raises the same, and the next attempt tries again.
         transient: exceptions of a body that count as ``Outcome.TRANSIENT``; such retries are bounded by
             ``max_attempts``.
+        sink: told what happens, each event once it is durable; see ``events.py``.
     """
 
     def __init__(
@@ -96,6 +99,7 @@ class Recovery:
         on_terminal: OnTerminal | None = None,
         *,
         transient: tuple[type[Exception], ...] = (),
+        sink: Sink | None = None,
     ) -> None:
         self.policy = RecoveryPolicy() if policy is None else policy
         if not isinstance(self.policy, RecoveryPolicy):
@@ -107,11 +111,12 @@ class Recovery:
         self._should_keep_recovering = should_keep_recovering
         self._on_terminal = on_terminal
         self._transient = transient
+        self._sink = sink
         self._life: Life | None = None
         self._turns: dict[str, _Turn] = {}
 
     async def __aenter__(self) -> Recovery:
-        self._life = await boot(self._store)
+        self._life = await boot(self._store, IncidentEvents(self._sink, self._clock.now_ms))
         self._turns = {}
         return self
 

@@ -27,6 +27,7 @@ from deadreckon.spec.errors import InternalError, Refused
 from deadreckon.spec.incident_state import Outcome, Phase, Record, RecoveryPolicy, State
 
 from .clock import Clock
+from .incident_events import IncidentEvents, TurnEvents
 from .incident_words import Kind
 from .store import Store, Stored
 from .waiting import to_the_end
@@ -37,15 +38,19 @@ V = TypeVar("V")
 
 @attrs.define(eq=False)
 class Life:
-    """One incarnation, as it knows itself."""
+    """One incarnation, as it knows itself, and what it tells of itself."""
 
     incarnation: int
     alive: bool = True
+    events: IncidentEvents = attrs.field(factory=IncidentEvents)
 
 
-async def boot(store: Store) -> Life:
-    """Begin a new incarnation (spec ``boot``): all earlier ones are dead from now on."""
-    return Life(await store.claim())
+async def boot(store: Store, events: IncidentEvents | None = None) -> Life:
+    """Begin a new incarnation (spec ``boot``): all earlier ones are dead from now on. *events* are told so."""
+    life = Life(await store.claim(), events=IncidentEvents() if events is None else events)
+    if life.incarnation > 1:
+        life.events.tell("incarnation.died", incarnation=life.incarnation - 1)
+    return life
 
 
 @attrs.frozen
@@ -133,6 +138,7 @@ class Steps:
         self._life = life
         self._policy = policy
         self._clock = clock
+        self._told = TurnEvents(turn_id, life.events)
         self._one_at_a_time = asyncio.Lock()
 
     @property
@@ -174,7 +180,12 @@ class Steps:
             entered.append(enter(self._policy, state, kind, keep_going))
             return entered[-1].state
 
-        await self._act("deliver" if kind is Kind.CALLBACK else "replay", move)
+        try:
+            await self._act("deliver" if kind is Kind.CALLBACK else "replay", move)
+        except Refused as refusal:
+            if isinstance(refusal.state, State):
+                self._told.refused(refusal.state)
+            raise
         return entered[-1]
 
     async def begin(self) -> State:
@@ -199,11 +210,19 @@ class Steps:
 
     async def sync(self) -> State:
         """What was written becomes durable; refused if it is already."""
-        return await self._act("sync", spec.sync)
+        mark = self._life.events.mark()
+        state = await self._act("sync", spec.sync)
+        self._life.events.durable(mark)
+        return state
 
     async def settle(self) -> None:
         """Wait until what was written is durable; not an action of the machine, since nothing may be waiting."""
-        await to_the_end(self._store.sync(self._life.incarnation))
+        await to_the_end(self._settle())
+
+    async def _settle(self) -> None:
+        mark = self._life.events.mark()
+        await self._store.sync(self._life.incarnation)
+        self._life.events.durable(mark)
 
     def forget(self, slot: int | None) -> None:
         """Give up an attempt whose end could not be recorded: its entry stays, and counts once this life is over."""
@@ -258,13 +277,13 @@ class Steps:
 
     async def _alone(self, event: str, move: Move) -> State:
         """Commit ``move(state)``, then remember its volatile part; nothing else of this turn runs meanwhile."""
-        reached: list[State] = []
+        reached: list[tuple[State, State]] = []
 
         def change(stored: Stored) -> Stored:
             before = self.seen(stored)
             after = moved(event, before, move)
-            reached.append(after)
             before = _widened(before, len(after.phases))
+            reached.append((before, after))
             return Stored(
                 durable=_kept(stored.durable, before.durable, after.durable),
                 buffered=_kept(stored.buffered, before.buffered, after.buffered),
@@ -275,8 +294,9 @@ class Steps:
             await self._store.transact(self._life.incarnation, self.turn_id, change)
             if not reached:
                 raise InternalError(f"the store returned from transact without calling the change for {event}")
-            after = reached[-1]
+            before, after = reached[-1]
             self.memory = Memory(after.phases, after.original, after.callback)
+            self._told.committed(event, before, after)
         return after
 
 

@@ -161,11 +161,6 @@ class Recorded:
     hold_id: str
     body: Mapping[str, Json]
 
-    def line(self) -> Mapping[str, Json]:
-        """The fact as a line of a log, for ``deadreckon audit``."""
-        hold: Mapping[str, Json] = {"hold": self.hold_id} if self.hold_id else {}
-        return {"type": self.type, "at": self.at_ms, "offset": self.offset, **hold, **self.body}
-
 
 class Journal(Protocol):
     """A durable ordered log. Every method raises :class:`StoreFault` when the surroundings fail."""
@@ -224,6 +219,10 @@ class Journal(Protocol):
 
     async def facts(self, after_offset: int = 0, hold_id: str | None = None, limit: int = 1_000) -> Sequence[Recorded]:
         """Facts past an offset, in order; of one hold, or of all."""
+        ...
+
+    async def newest(self) -> int:
+        """The offset of the last fact; 0 if there is none."""
         ...
 
     async def wait(self, after_offset: int, timeout_ms: int, hold_id: str | None = None) -> int | None:

@@ -143,6 +143,11 @@ class MemoryJournal:
         await self._point("facts.before")
         return self._past(after_offset, hold_id)[:limit]
 
+    async def newest(self) -> int:
+        """See :meth:`deadreckon.impl.Journal.newest`."""
+        await self._point("newest.before")
+        return len(self._facts)
+
     async def wait(self, after_offset: int, timeout_ms: int, hold_id: str | None = None) -> int | None:
         """See :meth:`deadreckon.impl.Journal.wait`."""
 

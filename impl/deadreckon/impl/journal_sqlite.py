@@ -236,6 +236,10 @@ class SqliteJournal:
 
         return await self._call(work)
 
+    async def newest(self) -> int:
+        """See :meth:`deadreckon.impl.Journal.newest`."""
+        return await self._call(_newest)
+
     async def wait(self, after_offset: int, timeout_ms: int, hold_id: str | None = None) -> int | None:
         """See :meth:`deadreckon.impl.Journal.wait`."""
         seen = after_offset
