@@ -17,6 +17,7 @@ from .holds import holds
 from .pool import Outcome, run
 from .references import absolute, built_in_names, resolve
 from .reports import Target, as_json, as_junit, version
+from .requests import requests
 from .showing import FORMATS, shown
 from .simulating import STEPS, STORES, Request, failed, implemented, walks
 from .traces import counted
@@ -48,6 +49,7 @@ def command() -> None:
 
 
 command.add_command(holds)
+command.add_command(requests)
 
 
 @attrs.frozen(eq=False)
@@ -177,19 +179,34 @@ def show(machine: str, form: str, field: str | None) -> None:
 @click.option("--steps", type=click.IntRange(min=1), default=STEPS, show_default=True, help="Steps of each walk.")
 @click.option("--seed", type=click.IntRange(min=0), help="Repeats the walks of an earlier run.  [default: a new one]")
 @click.option("--store", type=click.Choice(STORES), help="Where records are kept.  [default: memory]")
-def simulate(machine: str, runs: int, steps: int, seed: int | None, store: str | None) -> None:
+@click.option(
+    "--scope", "scopes", multiple=True, metavar="NAME", help="Walk in this scope; repeatable.  [default: all]"
+)
+@click.option("--steer", is_flag=True, help="Explore the graph of every scope first, to cover more in as many walks.")
+def simulate(
+    machine: str,
+    runs: int,
+    steps: int,
+    seed: int | None,
+    store: str | None,
+    scopes: tuple[str, ...],
+    steer: bool,
+) -> None:
     """Walk the reference implementation and MACHINE side by side, at random, with crashes.
 
-    A machine that nobody has implemented is walked by its own functions.
+    After every step both states are compared and every rule is judged. A machine that nobody has implemented is walked
+    by its own functions. How walks choose their way is said of each scope.
     """
     (one,) = asked([machine])
-    request = Request(one.given, one.machine, runs, steps, random.randrange(2**31) if seed is None else seed, store)
+    chosen = random.randrange(2**31) if seed is None else seed
+    request = Request(one.given, one.machine, runs, steps, chosen, store, scopes, steer)
     out = console()
     own = "its own functions (it has no implementation)"
     walked = f"its reference implementation (store: {store or STORES[0]})" if implemented(one.machine) else own
     out.print(f"{one.machine.name} beside {walked}; seed {request.seed}", soft_wrap=True)
     failure = None
-    for scope, found in walks(request, Pulse(out)):
+    pulse = Pulse(out)
+    for scope, found in walks(request, pulse.scope, pulse):
         out.print(f"scope {scope}: {found.runs} walks, {found.steps:,} steps; covered {found.coverage}", soft_wrap=True)
         failure = found.failure
     if failure is not None:

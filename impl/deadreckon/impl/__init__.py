@@ -22,6 +22,15 @@ A request that waits for a person::
             response = await door.release(grant, 0, send)       # send(release_id): at most once, and on record
 
     await approve(journal, hold_id, by="ada")                                   # there, or in any other process
+
+A request that is worth ten minutes, and not one more::
+
+    from deadreckon.impl import Requests, SqliteRequests
+
+    async with SqliteRequests("requests.db") as store, Requests(store, on_outcome=tell) as requests:
+        await requests.adopt(ask_the_model)                                     # what earlier lives left open
+        await requests.open(turn_id, prompt)
+        answer = await requests.run(turn_id, ask_the_model)                     # or RequestExpired, RequestFailed
 """
 
 from .clock import Clock, SystemClock
@@ -70,6 +79,23 @@ from .journal import (
     Written,
 )
 from .journal_sqlite import SqliteJournal
+from .request import OnOutcome, Requests
+from .request_drive import Attempter
+from .request_sqlite import SqliteRequests
+from .request_steps import Life as RequestLife
+from .request_steps import Steps as RequestSteps
+from .request_steps import boot as boot_requests
+from .request_store import UNFILED, Filed, RequestStore
+from .request_words import (
+    NoSuchRequest,
+    RequestAttempt,
+    RequestConflict,
+    RequestEnd,
+    RequestExpired,
+    RequestFailed,
+    RequestsClosed,
+    RequestView,
+)
 from .sqlite import SqliteStore
 from .store import (
     UNKNOWN,
@@ -92,9 +118,11 @@ from .store import (
 from .timer import SystemTimer, Timer
 
 __all__ = [
+    "UNFILED",
     "UNKNOWN",
     "Asked",
     "Attempt",
+    "Attempter",
     "Ballot",
     "Change",
     "Clock",
@@ -114,6 +142,7 @@ __all__ = [
     "Event",
     "EventLog",
     "Fenced",
+    "Filed",
     "GivenUp",
     "Grant",
     "Held",
@@ -137,15 +166,29 @@ __all__ = [
     "Moment",
     "NoIncident",
     "NoSuchHold",
+    "NoSuchRequest",
     "NotEntered",
+    "OnOutcome",
     "OnTerminal",
     "Predicate",
     "Receipt",
     "Recorded",
     "Recovery",
+    "RequestAttempt",
+    "RequestConflict",
+    "RequestEnd",
+    "RequestExpired",
+    "RequestFailed",
+    "RequestLife",
+    "RequestSteps",
+    "RequestStore",
+    "RequestView",
+    "Requests",
+    "RequestsClosed",
     "Sealed",
     "Sink",
     "SqliteJournal",
+    "SqliteRequests",
     "SqliteStore",
     "Steps",
     "Store",
@@ -169,6 +212,7 @@ __all__ = [
     "approve",
     "boot",
     "boot_door",
+    "boot_requests",
     "decide",
     "open_holds",
     "reject",

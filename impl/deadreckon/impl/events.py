@@ -34,6 +34,7 @@ import attrs
 from deadreckon.spec.errors import CallerError
 from deadreckon.spec.hold_state import HoldPolicy
 from deadreckon.spec.incident_state import RecoveryPolicy
+from deadreckon.spec.request_state import RequestPolicy
 
 from .journal import Json
 
@@ -46,7 +47,7 @@ Sink: TypeAlias = Callable[[Event], None]
 """``sink(event)``: takes note of an event. Called in the event loop; it may have an ``offset`` (see above)."""
 
 BLOCK_BYTES: Final = 65_536
-MACHINES: Final = {HoldPolicy: "hold", RecoveryPolicy: "incident"}
+MACHINES: Final = {HoldPolicy: "hold", RecoveryPolicy: "incident", RequestPolicy: "request"}
 
 
 class Emitter:
@@ -87,7 +88,9 @@ class EventLog:
         OSError: the file can't be opened; from a call, that it can't be written.
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, policy: HoldPolicy | RecoveryPolicy | None = None) -> None:
+    def __init__(
+        self, path: str | os.PathLike[str], *, policy: HoldPolicy | RecoveryPolicy | RequestPolicy | None = None
+    ) -> None:
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
         try:
             self._cut_torn_line()

@@ -15,19 +15,33 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
+from typing import Protocol
 
 from .clock import VirtualClock
 from .memory import MemoryStore
 
-__all__ = ["CrashAt", "Died", "MemoryStore", "VirtualClock", "live"]
+__all__ = ["CrashAt", "Died", "MemoryStore", "Mortal", "VirtualClock", "live"]
 
 
 class Died(BaseException):
     """The incarnation was killed by the test. No ``except Exception`` holds it up, as nothing holds a death up."""
 
 
+class Mortal(Protocol):
+    """A store whose incarnation can die: a :class:`MemoryStore`, or another one in memory."""
+
+    @property
+    def alive(self) -> bool:
+        """Whether its incarnation lives."""
+        ...
+
+    def crash(self, keep: int = 0) -> None:
+        """Let it die."""
+        ...
+
+
 class CrashAt:
-    """A hook of a :class:`MemoryStore` that kills the living incarnation at one await point.
+    """A hook of a :class:`Mortal` store that kills the living incarnation at one await point.
 
     Once dead it stays dead: every further await point of the same life raises :class:`Died` too.
 
@@ -41,7 +55,7 @@ class CrashAt:
         died: whether the death has happened.
     """
 
-    def __init__(self, store: MemoryStore, at: int, keep: int = 0) -> None:
+    def __init__(self, store: Mortal, at: int, keep: int = 0) -> None:
         self.passed = 0
         self.died = False
         self._store = store
