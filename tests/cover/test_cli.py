@@ -756,6 +756,17 @@ def test_simulate_walks_a_machine_by_its_own_functions(run: Run, lamps: str) -> 
     assert ended.code == 0
     assert "its own functions (it has no implementation); seed 1" in ended.out
     assert "(100.0%) states" in ended.out
+    assert " states: walks head for what is not covered" in ended.out
+
+
+def test_simulate_walks_where_it_is_told(run: Run, lamps: str) -> None:
+    """Of the scopes those are walked that are named, and the replay command names them; an unknown one ends with 2."""
+    ended = run("simulate", f"{lamps}:breaks", "--runs", "20", "--seed", "1", "--scope", "few", "--steer")
+    assert ended.err.rstrip().endswith("--seed 1 --scope few --steer")
+    assert "scope few: exploring it first" in ended.out
+    unknown = run("simulate", f"{lamps}:lamp", "--scope", "nowhere")
+    assert unknown.code == 2
+    assert "has no scope 'nowhere': one of few" in unknown.err
 
 
 def test_simulate_failure_is_replayable(run: Run, lamps: str) -> None:

@@ -71,6 +71,16 @@ def test_simulate_incident(store: str) -> None:
         assert f"scope {scope.name}: 20 walks" in ended.stdout
 
 
+def test_simulate_hold_starts_soon() -> None:
+    """A large scope is walked without exploring it first, which is said; with --steer the fraction covered is told."""
+    at_once = ("simulate", "hold", "--scope", "sharing", "--runs", "5", "--seed", "1")
+    plain, steered = deadreckon(*at_once), deadreckon(*at_once, "--steer")
+    assert (plain.returncode, steered.returncode) == (0, 0)
+    assert "scope sharing: more than 5,000 states: walks prefer steps that are new" in plain.stdout
+    assert "of 20,706" not in plain.stdout
+    assert "of 20,706" in steered.stdout
+
+
 @pytest.mark.skipif(os.name != "posix", reason="signals")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("group", [True, False])

@@ -121,6 +121,11 @@ class Pulse:
         self.out = out
         self.next_beat = time.monotonic() + HEARTBEAT_SECONDS
 
+    def scope(self, name: str, how: str) -> None:
+        """Say how a scope is walked."""
+        self.out.print(f"scope {name}: {how}", soft_wrap=True)
+        self.out.file.flush()
+
     def __call__(self, scope: str, advance: Advance) -> None:
         if time.monotonic() >= self.next_beat:
             self.next_beat = time.monotonic() + HEARTBEAT_SECONDS
