@@ -2,6 +2,7 @@
 
     python tests/nocover/manifest.py            show what differs from the pins
     python tests/nocover/manifest.py --write    pin what is found now
+    python tests/nocover/manifest.py keepalive  only these machines; the pins of the others stay
 
 The state space of each scope (states, edges, depth, steps cut at its bounds), the verdict on each rule, the shortest
 counterexample of each variant over all scopes, and what is proved by which method.
@@ -129,7 +130,9 @@ def read() -> dict[str, Pins]:
 
 def main() -> int:
     """Compare or write."""
-    found = {name: pins(machine) for name, machine in machines().items()}
+    wanted = [name for name in sys.argv[1:] if name != "--write"] or list(machines())
+    found = {**(read() if MANIFEST.exists() else {}), **{name: pins(machines()[name]) for name in wanted}}
+    found = {name: found[name] for name in machines() if name in found}
     if "--write" in sys.argv[1:]:
         MANIFEST.write_text(text(found), encoding="utf-8")
         return 0

@@ -6,8 +6,9 @@ from types import MappingProxyType
 
 from .hold_table import hold
 from .incident_table import incident
+from .keepalive_table import keepalive
 from .request_table import request
 
-__all__ = ["MACHINES", "hold", "incident", "request"]
+__all__ = ["MACHINES", "hold", "incident", "keepalive", "request"]
 
-MACHINES = MappingProxyType({machine.name: machine for machine in (incident, hold, request)})
+MACHINES = MappingProxyType({machine.name: machine for machine in (incident, hold, keepalive, request)})
