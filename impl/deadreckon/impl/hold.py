@@ -39,6 +39,7 @@ from deadreckon.spec.errors import CallerError, PolicyError
 from deadreckon.spec.hold_state import DEBOUNCE_MAX_MS, Caller, HoldPolicy
 
 from .events import Sink
+from .hold_checks import check_span, check_text, checked_requests
 from .hold_groups import Groups, Seat
 from .hold_keeper import Keeper
 from .hold_memory import Asked, boot
@@ -76,12 +77,15 @@ class Door:
         settle_patience_ms: int = 30_000,
         sink: Sink | None = None,
     ) -> None:
-        if debounce_ms is not None and not 0 <= debounce_ms <= DEBOUNCE_MAX_MS:
-            raise PolicyError(f"debounce_ms is {debounce_ms}: give 0 to {DEBOUNCE_MAX_MS}, or None")
-        for name, value in (("caller_lease_ms", caller_lease_ms), ("reconcile_every_ms", reconcile_every_ms)):
-            if value < 1:
-                raise PolicyError(f"{name} is {value}: give at least 1")
+        if debounce_ms is not None:
+            check_span("debounce_ms (None for never)", debounce_ms, 0, DEBOUNCE_MAX_MS)
+        check_span("caller_lease_ms", caller_lease_ms, 1)
+        check_span("reconcile_every_ms", reconcile_every_ms, 1)
+        check_span("park_patience_ms", park_patience_ms, 0)
+        check_span("settle_patience_ms", settle_patience_ms, 0)
         self.policy = HoldPolicy() if policy is None else policy
+        if not isinstance(self.policy, HoldPolicy):
+            raise PolicyError(f"policy is {policy!r:.60}: give a HoldPolicy")
         self._journal = journal
         self._lease_ms = caller_lease_ms
         self._every_ms = min(reconcile_every_ms, max(1, caller_lease_ms // 3))  # a lease survives two missed renewals
@@ -93,6 +97,8 @@ class Door:
         self._keeper: Keeper | None = None
 
     async def __aenter__(self) -> Door:
+        if self._keeper is not None:
+            raise CallerError("the door is open already: make one for each 'async with'")
         life = await boot(self._journal, self._sink)
         keeper = Keeper(self._journal, life, self.policy, self._lease_ms, self._every_ms)
         try:
@@ -147,11 +153,10 @@ class Door:
         """
         keeper = self._living()
         policy = self.policy if hold_ms is None else attrs.evolve(self.policy, hold_ms=hold_ms)
-        if horizon_ms is not None and policy.hold_ms > horizon_ms:
-            raise PolicyError(f"hold_ms is {policy.hold_ms}, and the caller waits for {horizon_ms} only: give less")
-        batch = tuple(requests)
-        if not batch or not all(isinstance(request, str) for request in batch) or isinstance(requests, str):
-            raise CallerError(f"requests are {requests!r}: give at least one text in a list")
+        if horizon_ms is not None and (type(horizon_ms) is not int or policy.hold_ms > horizon_ms):
+            raise PolicyError(f"hold_ms is {policy.hold_ms}, and the caller waits for {horizon_ms!r} only: give less")
+        batch = checked_requests(requests)
+        check_text(caller=caller, rule=rule, key="" if key is None else key)
         if self._groups is not None and caller and key is None:
             parked, positions = await self._seated(keeper, self._groups, (caller, rule), batch, policy)
         else:
@@ -192,6 +197,7 @@ class Door:
             JournalUnavailable: try again.
         """
         keeper = self._living()
+        check_text(hold_id=hold_id)
         parked = await keeper.found(hold_id)
         parked.waiting += 1
         try:
@@ -204,6 +210,8 @@ class Door:
     async def release(self, grant: Grant, index: int, effect: Effect[T]) -> T:
         """Run *effect* for an approved request: its start is durable before, its outcome before this returns.
 
+        *effect* is an async function; one that returns no awaitable has been called, and is in doubt.
+
         A second call while the first one runs joins it. An effect that raises is settled as an error, and its
         exception is raised here; other requests of the hold are not touched.
 
@@ -215,8 +223,12 @@ class Door:
             JournalUnavailable: the journal was away until the grace had ended: no effect.
         """
         keeper = self._living()
-        if not 0 <= index < len(grant.positions):
-            raise CallerError(f"index is {index}: give 0 to {len(grant.positions) - 1}")
+        if not isinstance(grant, Grant):
+            raise CallerError(f"grant is {grant!r:.60}: give what 'ask', 'hold' or 'attach' returned")
+        if type(index) is not int or not 0 <= index < len(grant.positions):
+            raise CallerError(f"index is {index!r}: give 0 to {len(grant.positions) - 1}")
+        if not callable(effect):
+            raise CallerError(f"effect is {effect!r:.60}: give an async function of the release id")
         parked = await keeper.found(grant.hold_id)
         request = grant.positions[index]
         parked.grants.add(grant)
@@ -224,6 +236,8 @@ class Door:
         if request not in parked.releases and not there:
             await keeper.rejoin(parked)
         task = cast("asyncio.Task[T] | None", parked.releases.get(request))  # the one who began it knows its type
+        if task is not None and task is asyncio.current_task():
+            raise CallerError("this is the effect of that very request: it can't wait for itself")
         if task is None:
             task = keeper.begin_release(parked, request, effect, self._settle_patience_ms)
         try:

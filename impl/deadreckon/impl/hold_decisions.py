@@ -7,7 +7,7 @@ H11). A refused one doesn't use up its key, so a good one may follow (H16).
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import attrs
 
@@ -15,6 +15,7 @@ from deadreckon.spec.errors import CallerError, Refused
 from deadreckon.spec.hold_state import Evidence, Fact
 
 from .events import Emitter, Sink
+from .hold_checks import check_text, checked_indexes, checked_verdicts
 from .hold_memory import ONLY, decided, moved, seen
 from .hold_words import explained
 from .journal import Ballot, Entry, Held, Journal, Json, Key, Moment, NoSuchHold, Verifier, Written
@@ -79,13 +80,19 @@ async def decide(
         sink: told of a decision that is refused; one that is accepted is told by the door.
 
     Raises:
+        CallerError: a verdict is neither True nor False, nobody is named, or the reason is too long.
         DecisionLate, DecisionSecond, DecisionMalformed, DecisionUnsigned, DecisionForged: not accepted.
         NoSuchHold: there is no such hold.
         JournalUnavailable: it may be accepted or not; repeat it with the same *key*.
     """
-    if not by or len(reason) > REASON_MAX_CHARS:
-        raise CallerError(f"by is {by!r}, reason has {len(reason)} characters: name who decides, and give at most 1000")
-    decision = Decision(tuple(bool(one) for one in verdicts), by, reason, signature, key_id)
+    check_text(
+        hold_id=hold_id, by=by, reason=reason, signature=signature, key_id=key_id, key="" if key is None else key
+    )
+    if not by:
+        raise CallerError("by is empty: name who decides")
+    if len(reason) > REASON_MAX_CHARS:
+        raise CallerError(f"reason has {len(reason)} characters: give at most {REASON_MAX_CHARS}")
+    decision = Decision(checked_verdicts(verdicts), by, reason, signature, key_id)
     found = [Evidence.UNSIGNED]
 
     def change(moment: Moment) -> Written:
@@ -112,7 +119,7 @@ async def approve(
     hold_id: str,
     *,
     by: str,
-    indexes: Collection[int] | None = None,
+    indexes: Iterable[int] | None = None,
     reason: str = "",
     signature: str = "",
     key_id: str = "",
@@ -120,9 +127,7 @@ async def approve(
 ) -> Held:
     """:func:`decide`: approve the requests in *indexes* and refuse the others; all of them without *indexes*."""
     count = len((await _known(journal, hold_id)).requests)
-    wanted = range(count) if indexes is None else indexes
-    if not set(wanted) <= set(range(count)):
-        raise CallerError(f"indexes are {sorted(wanted)}: give some of 0 to {count - 1}")
+    wanted = range(count) if indexes is None else checked_indexes(indexes, count)
     verdicts = [at in wanted for at in range(count)]
     return await decide(journal, hold_id, verdicts, by, reason, signature, key_id, key=key)
 
@@ -140,6 +145,7 @@ async def open_holds(journal: Journal) -> list[Held]:
 
 async def add_key(journal: Journal, key_id: str, public_key: str, *, by: str) -> None:
     """From now on a decision that approves must be signed by an active key."""
+    check_text(key_id=key_id, public_key=public_key, by=by)
     await journal.change_key(Key(key_id, public_key), active=True, by=by)
 
 
@@ -164,6 +170,7 @@ def _fact(decision: Decision) -> Entry:
 
 
 async def _known(journal: Journal, hold_id: str) -> Held:
+    check_text(hold_id=hold_id)
     held = (await journal.read(hold_id)).held
     if held is None:
         raise NoSuchHold(f"the journal has no hold {hold_id!r}")

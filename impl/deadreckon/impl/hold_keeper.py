@@ -54,7 +54,7 @@ class Keeper:
         self._holds: dict[str, Parked] = {}
         self._tidying = asyncio.Lock()
         self._keeping: asyncio.Task[None] | None = None
-        self._closed = False
+        self._closing: Exception | None = None
 
     def begin(self) -> None:
         """Renew leases and reconcile from now on."""
@@ -62,7 +62,7 @@ class Keeper:
 
     async def end(self, why: Exception) -> None:
         """End all waits, telling *why*; releases under way end by themselves, or when this is cancelled."""
-        self._closed = True
+        self._closing = why
         tasks = self._stop(why)
         releases = [task for parked in self._holds.values() for task in parked.releases.values()]
         try:
@@ -85,14 +85,21 @@ class Keeper:
             await self._pace.insist(lambda: steps.ask(asked), until_ms)
         except JournalUnavailable as failure:
             raise JournalUnavailable(str(failure), hold_id=minted) from failure
+        except Refused:
+            self._still_open()
+            raise
         finally:
             parked.parking = False
-            del self._holds[minted]
-        if steps.hold_id == minted:
+            if self._holds.get(minted) is parked:
+                del self._holds[minted]
+        self._still_open()
+        known = self._holds.get(steps.hold_id)
+        if steps.hold_id == minted and known is None:
             self._holds[minted] = parked
             self._watch(parked)
             return parked
-        known = self._holds.get(steps.hold_id) or self._taken_in(cast("Held", steps.held))
+        if known is None or known.parking:  # whoever is still parking it may give up: it is no place to wait at
+            known = self._taken_in(cast("Held", steps.held))
         known.waiting += callers
         try:
             await self.rejoin(known)
@@ -100,6 +107,10 @@ class Keeper:
             known.waiting -= callers
             raise
         return known
+
+    def _still_open(self) -> None:
+        if self._closing is not None:
+            raise self._closing
 
     async def found(self, hold_id: str) -> Parked:
         """A hold that this door knows, or that the journal does."""
@@ -143,6 +154,7 @@ class Keeper:
 
     def begin_release(self, parked: Parked, request: int, effect: Effect[T], patience_ms: int) -> asyncio.Task[T]:
         """Release a request, in a task of the door's."""
+        self._still_open()
         task = asyncio.create_task(released(parked, request, effect, self._pace, patience_ms))
         parked.releases[request] = cast("asyncio.Task[object]", task)
 
@@ -220,7 +232,7 @@ class Keeper:
 
     async def _detach(self, parked: Parked, *, goodbye: bool = False) -> None:
         """Record that nobody is there, if so; what the journal can't take now, the reconciliation does later."""
-        if self._closed or parked.wanted or parked.steps.held is None or parked.steps.held.finished:
+        if self._closing is not None or parked.wanted or parked.steps.held is None or parked.steps.held.finished:
             return
         with suppress(Refused, StoreFault):
             await parked.steps.detach()

@@ -2,15 +2,16 @@
 
 The order is the promise: started durably, then called, then settled durably, then told (H4, H5). It runs in a task of
 the door's, so that a caller whose task is cancelled can't tear it: an effect that was begun is settled. If the effect
-itself is cancelled, its release is in doubt: settled ``unknown`` at once, or owed again if it is idempotent (H15).
+itself is cancelled, or ends in another way that is no answer, its release is in doubt: settled ``unknown`` at once, or
+owed again if it is idempotent (H15).
 """
 
 from __future__ import annotations
 
-import asyncio
+import inspect
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from deadreckon.spec.errors import Refused
 from deadreckon.spec.hold_state import Call, Release, State, Told
@@ -38,13 +39,18 @@ async def released(parked: Parked, request: int, effect: Effect[T], pace: Pace, 
         raise HoldLapsed("its caller left before the effect", steps.hold_id, request)
     await _call(steps, request)
     try:
-        result = await effect(f"{steps.hold_id}/{request}")
+        answer = effect(f"{steps.hold_id}/{request}")
+        awaitable = inspect.isawaitable(answer)
+        result = await answer if awaitable else cast("T", None)
     except Exception as error:
         await _settle(steps, request, False, pace, patience_ms, error)
         raise
-    except asyncio.CancelledError:
+    except BaseException:  # cancelled, mostly: nobody knows whether it happened
         await to_the_end(_lost(steps, request))
         raise
+    if not awaitable:  # whatever it did is done, or goes on unseen
+        await to_the_end(_lost(steps, request))
+        raise InDoubt(f"the effect returned {answer!r:.60}: give an async function", steps.hold_id, request)
     await _settle(steps, request, True, pace, patience_ms, None)
     return result
 

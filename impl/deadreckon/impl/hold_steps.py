@@ -143,11 +143,13 @@ class Steps:
         return hold
 
     async def take_up(self) -> Hold:
-        """Judge what the wait has found; the cursor passes facts that decide nothing."""
+        """Judge what the wait has found; the cursor passes facts that decide nothing, and an end ends the wait."""
         try:
             return await self.judge()
         except Refused:
             self.cursor = self._known().offset
+            if self._known().finished:  # another hand of this door's owner appended it
+                self.memory = attrs.evolve(self.memory, wait=Wait.IDLE)
             return self.hold
 
     async def stop_waiting(self, failure: JournalUnavailable | None = None) -> Hold:

@@ -3,8 +3,8 @@
 Theory of operation
     An append is one transaction that nobody can write within (see ``sqlite_file.py``): it reads the living door, the
     key, the hold, the active signing keys and the time, calls the change, and writes facts, hold and key. Offsets are
-    an ``AUTOINCREMENT``, so none is used twice. The time is the wall clock of the machine, held back from going back
-    by the last time in the file: all processes share it.
+    an ``AUTOINCREMENT``, so none is used twice. The time is the wall clock of the machine, kept from
+    going back by the last time in the file, which all processes share, and from standing still by a steady clock.
 
     A wait is told at once of what this journal object appends; what others append it finds by looking, after 5 ms, 10
     ms, up to every 100 ms. All waits of one journal share their looks, so that a thousand cost no more than a few.
@@ -13,7 +13,8 @@ Theory of operation
     can't be written is a fault, for people to mend.
 
 Not covered
-    A file that is lost or replaced. Network file systems. Processes on several machines.
+    A file that is lost or replaced. Network file systems. Processes on several machines. A wall clock that is set back
+    while no process has the file open: what passed meanwhile is not counted.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ from .journal import (
     durable,
     successor_door,
 )
+from .journal_clock import SteadyClock
 from .journal_wait import LOOK_FIRST_MS, Listeners
 from .sqlite_file import SqliteFile, writing
 from .store import StoreCorrupt, StoreFull, StoreLocked
@@ -136,7 +138,7 @@ class SqliteJournal:
         self._timer = SystemTimer() if timer is None else timer
         self._verifier = verifier
         self._listeners = Listeners(self._timer)
-        self._last_ms = 0
+        self._clock = SteadyClock(self._timer)
         self._newest = 0
         self._looked_at_ms = -LOOK_FIRST_MS
 
@@ -161,7 +163,7 @@ class SqliteJournal:
 
     def now_ms(self) -> int:
         """See :meth:`deadreckon.impl.Journal.now_ms`."""
-        return max(self._last_ms, self._timer.now_ms())
+        return self._clock.now_ms()
 
     async def claim(self) -> int:
         """See :meth:`deadreckon.impl.Journal.claim`."""
@@ -299,10 +301,10 @@ class SqliteJournal:
     def _time(self, connection: sqlite3.Connection, *, keep: bool = True) -> int:
         """The time of a transaction: not before any time in the file."""
         (last_ms,) = connection.execute("SELECT at_ms FROM life").fetchone()
-        self._last_ms = max(self._last_ms, int(last_ms), self._timer.now_ms())
+        now_ms = self._clock.now_ms(int(last_ms))
         if keep:
-            connection.execute("UPDATE life SET at_ms = ?", (self._last_ms,))
-        return self._last_ms
+            connection.execute("UPDATE life SET at_ms = ?", (now_ms,))
+        return now_ms
 
 
 def _living(connection: sqlite3.Connection) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
+from .journal_clock import SteadyClock
 from .timer import Timer
 
 LOOK_FIRST_MS = 5
@@ -32,14 +33,15 @@ class Listeners:
 
         With *others*, it looks again and again, else only when it is told.
         """
-        ends_at_ms = self._timer.now_ms() + timeout_ms
+        clock = SteadyClock(self._timer)
+        ends_at_ms = clock.elapsed_ms() + timeout_ms
         pause_ms = LOOK_FIRST_MS
         while True:
             future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiting[future] = hold_id
             try:
                 found = await look()
-                left_ms = ends_at_ms - self._timer.now_ms()
+                left_ms = ends_at_ms - clock.elapsed_ms()
                 if found is not None or left_ms <= 0:
                     return found
                 await self._timer.pause(min(left_ms, pause_ms) if others else left_ms, future)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Protocol
 
 from .clock import Clock, SystemClock
@@ -18,6 +19,10 @@ class Timer(Clock, Protocol):
 
 class SystemTimer(SystemClock):
     """The wall clock, and sleeps of the running event loop."""
+
+    def elapsed_ms(self) -> int:
+        """Milliseconds since some instant; nobody can set this clock."""
+        return time.monotonic_ns() // 1_000_000
 
     async def pause(self, ms: int, until: asyncio.Future[None] | None = None) -> None:
         """See :meth:`Timer.pause`."""

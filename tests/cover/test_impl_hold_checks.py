@@ -1,0 +1,369 @@
+"""Wrong arguments, callers that come twice, doors that close, clocks that were set: each ends as it should, by type."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+
+from deadreckon.impl import (
+    DecisionSecond,
+    Door,
+    DoorClosed,
+    Entry,
+    Grant,
+    HoldExpired,
+    InDoubt,
+    Key,
+    Moment,
+    SqliteJournal,
+    SystemTimer,
+    Written,
+    add_key,
+    approve,
+    decide,
+    open_holds,
+    reject,
+)
+from deadreckon.impl.journal_clock import SteadyClock
+from deadreckon.impl.journal_memory import MemoryJournal
+from deadreckon.impl.virtual import VirtualTimer, run_virtual
+from deadreckon.spec.errors import CallerError, PolicyError
+from deadreckon.spec.hold_state import Fact, HoldPolicy, Release
+
+SURROGATE = "\ud800"
+
+Story = Callable[[MemoryJournal, Door], Coroutine[object, object, None]]
+
+
+def told(story: Story, **settings: Any) -> MemoryJournal:  # Any: the settings of a door
+    """Run a story at a door, in virtual time; no task is left over."""
+    timer = VirtualTimer()
+    journal = MemoryJournal(timer)
+
+    async def main() -> None:
+        async with Door(journal, debounce_ms=None, **settings) as door:
+            await story(journal, door)
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    run_virtual(main(), timer)
+    return journal
+
+
+async def asked(journal: MemoryJournal, door: Door, *requests: str) -> tuple[asyncio.Task[Grant], str]:
+    """A caller that waits, and its hold."""
+    task = asyncio.create_task(door.ask(requests))
+    while not (found := await open_holds(journal)):
+        await journal.timer.pause(1)
+    return task, found[0].hold_id
+
+
+async def granted(journal: MemoryJournal, door: Door, *requests: str) -> Grant:
+    """A grant of everything."""
+    task, hold_id = await asked(journal, door, *requests)
+    await approve(journal, hold_id, by="ada")
+    return await task
+
+
+async def effect(release_id: str) -> str:
+    return release_id
+
+
+async def release_of(journal: MemoryJournal, grant: Grant, index: int = 0) -> Release:
+    held = (await journal.read(grant.hold_id)).held
+    assert held is not None
+    return held.hold.releases[index]
+
+
+@pytest.mark.parametrize(
+    "verdicts", [["reject", "reject"], "no", "", ["False", "False"], [None, 2], [1, 0], None, [True, "reject"]]
+)
+def test_h11_a_verdict_is_true_or_false(verdicts: Any) -> None:  # Any: of the wrong kind
+    """A word such as "reject" is never taken for a yes: it is refused, and the hold stays open."""
+
+    async def story(journal: MemoryJournal, door: Door) -> None:
+        task, hold_id = await asked(journal, door, "a", "b")
+        with pytest.raises(CallerError, match="True or False"):
+            await decide(journal, hold_id, verdicts, "ada")
+        assert len(await open_holds(journal)) == 1
+        await approve(journal, hold_id, by="ada")
+        await task
+
+    told(story)
+
+
+@pytest.mark.parametrize("indexes", [[], [True], [0.0], [2], [-1], ["0", 1], [None]])
+def test_approve_wants_indexes_of_the_hold(indexes: Any) -> None:  # Any: of the wrong kind
+    """An index is a whole number within the hold, and there is at least one: nothing else is decided."""
+
+    async def story(journal: MemoryJournal, door: Door) -> None:
+        task, hold_id = await asked(journal, door, "a", "b")
+        with pytest.raises(CallerError, match="indexes are"):
+            await approve(journal, hold_id, by="ada", indexes=indexes)
+        assert len(await open_holds(journal)) == 1
+        await approve(journal, hold_id, by="ada", indexes=(at for at in [1]))
+        assert (await task).approved == (False, True)
+
+    told(story)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *((name, value) for name in ("caller_lease_ms", "reconcile_every_ms") for value in (0, "x", 1000.5, 10**30)),
+        *((name, value) for name in ("park_patience_ms", "settle_patience_ms") for value in (-1, "x", None, True)),
+        ("reconcile_every_ms", float("nan")),
+        ("debounce_ms", "5"),
+        ("debounce_ms", 60_001),
+        ("policy", {"hold_ms": 5}),
+    ],
+)
+def test_settings_of_a_door_are_checked_at_once(name: str, value: Any) -> None:  # Any: of the wrong kind
+    """A setting out of its range, or of another type, is refused by name before the door opens."""
+    with pytest.raises(PolicyError, match=name):
+        Door(MemoryJournal(), **{name: value})
+
+
+def test_wrong_arguments_are_refused_by_name() -> None:
+    """What no journal can keep, and what is no grant, index or effect, is refused by type; nothing is written."""
+
+    async def story(journal: MemoryJournal, door: Door) -> None:
+        grant = await granted(journal, door, "a")
+        wrong: Any = None  # Any: of the wrong kind
+        before = await journal.newest()
+        for call in (
+            lambda: door.ask(wrong),
+            lambda: door.ask(5),  # type: ignore[arg-type]  # of the wrong kind
+            lambda: door.ask([]),
+            lambda: door.ask("text"),
+            lambda: door.ask(["a", 5]),  # type: ignore[list-item]  # of the wrong kind
+            lambda: door.ask([SURROGATE]),
+            lambda: door.ask(["a"], caller=wrong),
+            lambda: door.ask(["a"], caller=SURROGATE),
+            lambda: door.ask(["a"], rule=wrong),
+            lambda: door.ask(["a"], key=SURROGATE),
+            lambda: door.ask(["a"], horizon_ms=float("nan")),  # type: ignore[arg-type]  # of the wrong kind
+            lambda: door.attach(SURROGATE),
+            lambda: door.attach(wrong),
+            lambda: door.release(wrong, 0, effect),
+            lambda: door.release(grant, True, effect),
+            lambda: door.release(grant, wrong, effect),
+            lambda: door.release(grant, 1, effect),
+            lambda: door.release(grant, 0, wrong),
+            lambda: approve(journal, wrong, by="ada"),
+            lambda: reject(journal, grant.hold_id, by=SURROGATE),
+            lambda: decide(journal, grant.hold_id, [True], ""),
+            lambda: decide(journal, grant.hold_id, [True], "ada", "x" * 1_001),
+            lambda: decide(journal, grant.hold_id, [True], "ada", wrong),
+            lambda: decide(journal, grant.hold_id, [True], wrong),
+            lambda: add_key(journal, wrong, "", by="ada"),
+        ):
+            with pytest.raises(CallerError):
+                await call()
+        assert await journal.newest() == before
+        with pytest.raises(DecisionSecond):
+            await approve(journal, grant.hold_id, by="ada")
+        assert await door.release(grant, 0, effect) == f"{grant.hold_id}/0"
+
+    told(story)
+
+
+class Odd(BaseException):
+    """What is neither an answer nor a cancellation."""
+
+
+def test_h15_an_effect_that_ends_oddly_is_in_doubt() -> None:
+    """An effect that raises what is no Exception is in doubt, and settled at once."""
+
+    async def odd(release_id: str) -> None:
+        raise Odd
+
+    async def story(journal: MemoryJournal, door: Door) -> None:
+        grant = await granted(journal, door, "a")
+        with pytest.raises(Odd):
+            await door.release(grant, 0, odd)
+        assert await release_of(journal, grant) is Release.UNKNOWN
+
+    told(story)
+
+
+def test_h5_an_effect_that_is_not_async_is_in_doubt() -> None:
+    """A plain function has been called when that is seen: its release is in doubt, never an error."""
+    calls: list[str] = []
+
+    async def story(journal: MemoryJournal, door: Door) -> None:
+        grant = await granted(journal, door, "a")
+        with pytest.raises(InDoubt, match="async function"):
+            await door.release(grant, 0, calls.append)  # type: ignore[arg-type]  # of the wrong kind
+        assert await release_of(journal, grant) is Release.UNKNOWN
+
+    told(story)
+    assert len(calls) == 1
+
+
+def test_an_effect_cannot_wait_for_itself() -> None:
+    """An effect that releases its own request is told so, instead of waiting for ever."""
+
+    async def story(journal: MemoryJournal, door: Door) -> None:
+        grant = await granted(journal, door, "a")
+
+        async def again(release_id: str) -> object:
+            return await door.release(grant, 0, effect)
+
+        with pytest.raises(CallerError, match="wait for itself"):
+            await door.release(grant, 0, again)
+
+    told(story)
+
+
+def test_h12_second_caller_of_a_key_outlives_the_first() -> None:
+    """Two callers ask under one key, and the first is cancelled while it asks: the second waits, and is granted."""
+
+    async def story(journal: MemoryJournal, door: Door) -> None:
+        gate, appends = asyncio.Event(), 0
+
+        async def hold_up(name: str) -> None:
+            nonlocal appends
+            if name == "append.after":
+                appends += 1
+                if appends == 1:
+                    await gate.wait()
+
+        journal.hook = hold_up
+        first = asyncio.create_task(door.ask(["x"], key="K"))
+        await journal.timer.pause(10)
+        second = asyncio.create_task(door.ask(["x"], key="K"))
+        await journal.timer.pause(10)
+        first.cancel()
+        gate.set()
+        await journal.timer.pause(60_000)
+        (held,) = await open_holds(journal)
+        await approve(journal, held.hold_id, by="ada")
+        assert (await second).approved == (True,)
+        assert first.cancelled()
+
+    facts = asyncio.run(told(story, caller_lease_ms=3_000).facts())
+    assert [fact.type for fact in facts] == ["door.booted", "hold.requested", "hold.decided"]
+
+
+def test_h12_two_callers_of_a_key_are_both_granted() -> None:
+    """Two callers ask under one key at once: one hold, and both are told."""
+
+    async def story(journal: MemoryJournal, door: Door) -> None:
+        both = [asyncio.create_task(door.ask(["x"], key="K")) for _ in range(2)]
+        await journal.timer.pause(5_000)
+        (held,) = await open_holds(journal)
+        await approve(journal, held.hold_id, by="ada")
+        assert [grant.hold_id for grant in await asyncio.gather(*both)] == [held.hold_id] * 2
+
+    told(story, caller_lease_ms=1_000)
+
+
+@pytest.mark.parametrize("fact", ["hold.expired", "hold.abandoned"])
+def test_an_end_that_somebody_else_appended_ends_the_wait(fact: str) -> None:
+    """A wait ends with the hold, whoever ended it: its caller is told at once, not at the deadline."""
+
+    def change(moment: Moment) -> Written:
+        assert moment.held is not None
+        ended = Fact.EXPIRED if fact == "hold.expired" else Fact.ABANDONED
+        return Written(attrs.evolve(moment.held, hold=attrs.evolve(moment.held.hold, fact=ended)), (Entry(fact),))
+
+    async def story(journal: MemoryJournal, door: Door) -> None:
+        task, hold_id = await asked(journal, door, "a")
+        await journal.append(hold_id, change)
+        await journal.timer.pause(1_000)
+        assert task.done()
+        assert type(task.exception()).__name__ == f"Hold{fact.partition('.')[2].capitalize()}"
+
+    told(story)
+
+
+@pytest.mark.parametrize("why", ["slow", "away"])
+def test_an_ask_under_way_when_the_door_closes(why: str) -> None:
+    """Whoever is still asking when the door closes is told that it closed."""
+    timer = VirtualTimer()
+    journal = MemoryJournal(timer)
+
+    async def slowly(name: str) -> None:
+        if name == "append.before":
+            await timer.pause(2_000)
+
+    async def main() -> None:
+        async with Door(journal, debounce_ms=None) as door:
+            if why == "slow":
+                journal.hook = slowly
+            else:
+                journal.down()
+            task = asyncio.create_task(door.ask(["x"]))
+            await timer.pause(50)
+        journal.up()
+        with pytest.raises(DoorClosed):
+            await task
+
+    run_virtual(main(), timer)
+
+
+def test_a_door_is_entered_once_at_a_time() -> None:
+    """A second ``async with`` on an open door is refused, and the first goes on."""
+
+    async def story(journal: MemoryJournal, door: Door) -> None:
+        with pytest.raises(CallerError, match="open already"):
+            await door.__aenter__()
+        await granted(journal, door, "a")
+
+    told(story)
+
+
+class Wall(VirtualTimer):
+    """A wall clock that can be set, beside a steady one."""
+
+    ahead_ms = 0
+
+    def now_ms(self) -> int:
+        """As set."""
+        return super().now_ms() + self.ahead_ms
+
+    def elapsed_ms(self) -> int:
+        """Unmoved by that."""
+        return super().now_ms()
+
+
+def test_h2_a_wall_clock_that_was_set_ahead_and_back() -> None:
+    """The journal's time goes on by what a steady clock measures: it neither goes back nor stands still."""
+    wall = Wall(1_000)
+    clock = SteadyClock(wall)
+    assert clock.now_ms() == 1_000
+    wall.ahead_ms = 3_600_000
+    assert clock.now_ms() == 3_601_000
+    wall.ahead_ms = 0
+    assert clock.now_ms() == 3_601_000
+    wall.advance(500)
+    assert clock.now_ms() == 3_601_500
+    assert clock.now_ms(floor_ms=4_000_000) == 4_000_000
+    wall.advance(7)
+    assert clock.now_ms() == 4_000_007
+
+
+def test_h2_holds_expire_after_the_wall_clock_was_set_back(tmp_path: Path) -> None:
+    """A hold expires in its time, and no late approval counts, although one write came under a clock set ahead."""
+
+    class Ahead(SystemTimer):
+        ahead_ms = 3_600_000
+
+        def now_ms(self) -> int:
+            return super().now_ms() + self.ahead_ms
+
+    timer = Ahead()
+
+    async def main() -> None:
+        async with SqliteJournal(tmp_path / "j.db", timer) as journal, Door(journal, HoldPolicy(hold_ms=300)) as door:
+            await journal.change_key(Key("k", "x"), active=False, by="root")
+            timer.ahead_ms = 0
+            with pytest.raises(HoldExpired):
+                await asyncio.wait_for(door.ask(["x"]), 10)
+
+    asyncio.run(main())
