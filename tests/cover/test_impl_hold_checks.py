@@ -21,6 +21,7 @@ from deadreckon.impl import (
     Key,
     Moment,
     SqliteJournal,
+    StoreClosed,
     SystemTimer,
     Written,
     add_key,
@@ -162,8 +163,9 @@ def test_wrong_arguments_are_refused_by_name() -> None:
             lambda: decide(journal, grant.hold_id, [True], wrong),
             lambda: add_key(journal, wrong, "", by="ada"),
         ):
-            with pytest.raises(CallerError):
+            with pytest.raises(CallerError) as refusal:
                 await call()
+            assert type(refusal.value) in (CallerError, PolicyError)
         assert await journal.newest() == before
         with pytest.raises(DecisionSecond):
             await approve(journal, grant.hold_id, by="ada")
@@ -305,6 +307,57 @@ def test_an_ask_under_way_when_the_door_closes(why: str) -> None:
             await task
 
     run_virtual(main(), timer)
+
+
+@pytest.mark.parametrize("point", ["read.before", "append.before"])
+def test_an_attach_or_a_release_under_way_when_the_door_closes(point: str) -> None:
+    """Whoever comes back while the door closes is told so at once, and no wait is left behind; the hold goes on."""
+    timer = VirtualTimer()
+    journal = MemoryJournal(timer)
+
+    async def slowly(name: str) -> None:
+        if name == point:
+            await timer.pause(2_000)
+
+    async def main() -> None:
+        async with Door(journal, debounce_ms=None) as door:
+            decided = await granted(journal, door, "a")
+        async with Door(journal, debounce_ms=None) as door:
+            task, hold_id = await asked(journal, door, "b")
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+        async with Door(journal, debounce_ms=None) as door:
+            journal.hook = slowly
+            coming = [
+                asyncio.create_task(door.attach(hold_id)),
+                asyncio.create_task(door.release(decided, 0, effect)),
+            ]
+            await timer.pause(500)
+        closed_at_ms = timer.now_ms()
+        for end in await asyncio.gather(*coming, return_exceptions=True):
+            assert isinstance(end, DoorClosed) or end == f"{decided.hold_id}/0"
+        assert timer.now_ms() - closed_at_ms < 30_000
+        journal.hook = None
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+        assert [held.hold_id for held in await open_holds(journal)] == [hold_id]
+
+    run_virtual(main(), timer)
+
+
+def test_h5_a_journal_that_is_closed_after_the_effect() -> None:
+    """Whatever keeps the outcome from being recorded, the caller is told that its effect is in doubt."""
+
+    async def story(journal: MemoryJournal, door: Door) -> None:
+        grant = await granted(journal, door, "a")
+
+        async def closes(release_id: str) -> None:
+            await journal.close()
+
+        with pytest.raises(InDoubt) as doubt:
+            await door.release(grant, 0, closes)
+        assert isinstance(doubt.value.__cause__, StoreClosed)
+
+    told(story)
 
 
 def test_a_door_is_entered_once_at_a_time() -> None:

@@ -127,6 +127,7 @@ class Keeper:
             await parked.steps.attach()
         async with self._tidying:
             await self._tidied(parked)
+        self._still_open()
 
     async def answered(self, parked: Parked, positions: range) -> Grant:
         """Wait for the end of the wait, and say what the journal says."""
@@ -196,6 +197,9 @@ class Keeper:
                 self._watch(parked)
 
     def _watch(self, parked: Parked) -> None:
+        if self._closing is not None:  # nobody would end this wait
+            parked.failure = self._closing
+            return
         parked.failure = None
         parked.over.clear()
         parked.watching = asyncio.create_task(self._watched(parked))

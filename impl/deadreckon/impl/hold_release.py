@@ -109,7 +109,7 @@ async def _settle(
     await steps.answer(request, succeeds)
     try:
         await pace.insist(lambda: steps.settle(request), pace.journal.now_ms() + patience_ms)
-    except (StoreFault, Refused) as failure:
+    except Exception as failure:  # whatever it was, the effect may have happened: that comes first
         doubt = InDoubt("the effect was called, and its outcome could not be recorded", steps.hold_id, request)
         raise doubt from (error or failure)
     with suppress(StoreFault, Refused):
