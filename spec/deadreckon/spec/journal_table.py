@@ -1,0 +1,113 @@
+"""The table of the journal: its actions, rules, scopes and variants, put together."""
+
+from __future__ import annotations
+
+from . import journal as journal_actions
+from . import journal_lemmas as lemmas
+from . import journal_rules as rules
+from . import journal_witnesses as witnesses
+from .journal import initial
+from .journal_rules import events
+from .journal_state import NOTHING_SEEN, NOTHING_TOLD, JournalPolicy, Phase, State, policy_is_valid
+from .journal_variants import VARIANTS
+from .language import Among, Between, Rule
+from .machine import Machine, action, scope
+
+ROWS = Between(1, None, explore=(1,))
+BYTES = Between(1, None, explore=(1,))
+
+
+def keyless(state: State) -> bool:
+    """Nobody uses a key, and nobody reads."""
+    unkeyed = all(row.key == 0 and row.body <= 1 for row in events(state))
+    return unkeyed and state.seen == NOTHING_SEEN and state.told == NOTHING_TOLD
+
+
+def following(state: State) -> bool:
+    """Bounds of the scope *following*."""
+    plain = state.max_offset <= state.log.head and state.log.high == state.log.head and state.revival_rows == 0
+    few = state.log.count <= 3 and state.log.untracked == state.log.count
+    return keyless(state) and plain and few and state.now_ms <= 2
+
+
+def at_rest(state: State) -> bool:
+    """No subject, no time, one definition after another."""
+    still = state.now_ms == 0 and state.version <= 1
+    return still and (state.phase == Phase.DOWN or state.phase == Phase.OPEN)
+
+
+def offsets(state: State) -> bool:
+    """Bounds of the scope *offsets*."""
+    return at_rest(state) and keyless(state) and not state.declared and state.max_offset <= 4 and state.log.high <= 4
+
+
+def keys(state: State) -> bool:
+    """Bounds of the scope *keys*."""
+    few = state.max_offset <= 4 and state.log.high <= 4 and state.log.untracked <= 1 and state.revival_rows == 0
+    once = state.told == NOTHING_TOLD or state.seen == NOTHING_SEEN
+    named = all(event.key != 0 or event.body <= 1 for event in events(state))
+    return at_rest(state) and few and once and named and state.waiting.offset == 0 and state.buffer[1].offset == 0
+
+
+journal = Machine(
+    name="journal",
+    title="One sequence of offsets for rows and ephemerals: never reused, not filled by presence, woken in constant time.",
+    outline=journal_actions.__doc__ or "",
+    state=State,
+    policy=JournalPolicy,
+    policy_valid=policy_is_valid,
+    ghost=rules.Ghost,
+    observe=rules.observe,
+    initial=(initial,),
+    actions=(
+        action(journal_actions.boot, version=Between(1, None, explore=(1, 2))),
+        action(journal_actions.crash),
+        action(journal_actions.reserve, ahead=Between(1, None, explore=(1,))),
+        action(
+            journal_actions.append,
+            key=Between(0, None, explore=(0, 1, 2)),
+            body=Between(1, None, explore=(1, 2)),
+            size=BYTES,
+        ),
+        action(journal_actions.append_others, rows=ROWS),
+        action(journal_actions.connect, size=Between(1, None, explore=(1, 2))),
+        action(journal_actions.disconnect, size=BYTES),
+        action(journal_actions.revive),
+        action(journal_actions.evict),
+        action(journal_actions.read_row, slot=Among((0, 1))),
+        action(journal_actions.read_buffered, slot=Among((0, 1))),
+        action(journal_actions.begin_wait),
+        action(journal_actions.end_wait),
+        action(journal_actions.wake),
+        action(journal_actions.fold_page, rows=Between(1, None, explore=(1, 2))),
+        action(journal_actions.process, rows=ROWS),
+        action(journal_actions.checkpoint),
+        action(journal_actions.tick, elapsed_ms=Between(1, None, explore=(1,))),
+    ),
+    rules=tuple(
+        value for file in (rules, witnesses, lemmas) for value in vars(file).values() if isinstance(value, Rule)
+    ),
+    scopes=(
+        scope(
+            "following",
+            why="three rows without slots, two versions and definitions, a tail of one event; no ephemerals, no keys",
+            policy=JournalPolicy(buffer_max_bytes=1, checkpoint_every_events=2, checkpoint_every_ms=2),
+            within=following,
+        ),
+        scope(
+            "offsets",
+            why="four offsets, two rows with slots, a buffer of two; no keys, no subject, no time",
+            policy=JournalPolicy(buffer_max_bytes=2, checkpoint_every_events=1, checkpoint_every_ms=1),
+            within=offsets,
+            liveness=False,
+        ),
+        scope(
+            "keys",
+            why="four offsets, two keys and bodies, a definition that changes, a buffer of one; no subject, no time",
+            policy=JournalPolicy(buffer_max_bytes=1, checkpoint_every_events=1, checkpoint_every_ms=1),
+            within=keys,
+            liveness=False,
+        ),
+    ),
+    variants=VARIANTS,
+)
