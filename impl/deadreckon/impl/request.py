@@ -29,6 +29,7 @@ from typing import Final
 
 from deadreckon.spec import request as spec
 from deadreckon.spec.errors import CallerError, Refused
+from deadreckon.spec.language import UNLIMITED
 from deadreckon.spec.request_state import RequestPolicy, Status
 
 from .events import Emitter, Sink
@@ -261,6 +262,7 @@ class Requests:
         """Settle what is due and tell what is settled, until the end, or until a newer incarnation lives."""
         while True:
             self._woken = asyncio.get_running_loop().create_future()
+            self._next_at_ms = UNLIMITED  # what is opened while we look is looked at again
             try:
                 pause_ms = await self._tidy()
             except Fenced as fenced:

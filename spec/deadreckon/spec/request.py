@@ -2,7 +2,7 @@
 
 Rules of this file
     Everything below is a pure function over frozen values. The explorer, the solvers and the reference
-    implementation call these very functions. Rule ids Q1 to Q7 are those of the protocol, R1 to R5 say what it takes
+    implementation call these very functions. Rule ids Q1 to Q7 are those of the protocol, R1 to R6 say what it takes
     for granted; both stand in ``request_rules.py``, the known-bad designs in ``request_variants.py``.
 
 Words
@@ -155,6 +155,11 @@ def settled_late(request: Request, succeeded: bool) -> Request:
     return request
 
 
+def may_act(state: State) -> bool:
+    """Whether an incarnation lives that could do anything (R6)."""
+    return state.alive
+
+
 def accepts(state: State, caller: int) -> bool:
     """Whether the store takes a write of *caller* (fencing, Q2)."""
     return state.alive and caller == state.incarnation
@@ -190,13 +195,13 @@ def at_rest(state: State, request: Request) -> State:
 
 def boot(state: State) -> State:
     """A new incarnation begins, under an identity never used before."""
-    require(not state.alive, "Q2a", "an incarnation lives already")
+    require(not state.alive, "R6", "an incarnation lives already")
     return attrs.evolve(state, alive=True, incarnation=state.incarnation + 1)
 
 
 def open_request(policy: RequestPolicy, state: State, triggered_at_ms: int) -> State:
     """The request is recorded and its timer armed, in one write; asking again changes nothing."""
-    require(state.alive, "Q2a", "no incarnation lives")
+    require(may_act(state), "R6", "no incarnation lives")
     require(is_past(triggered_at_ms, state.now_ms), "Q4", "the trigger lies in the future")
     if state.request.status == Status.ABSENT:
         return attrs.evolve(state, request=opened(policy, triggered_at_ms))
@@ -205,7 +210,7 @@ def open_request(policy: RequestPolicy, state: State, triggered_at_ms: int) -> S
 
 def dial(policy: RequestPolicy, state: State) -> State:
     """An attempt begins: the first, a retry, or the adoption of what a dead incarnation left."""
-    require(state.alive, "Q2a", "no incarnation lives")
+    require(may_act(state), "R6", "no incarnation lives")
     require(is_open(state.request), "Q2", "the request is not open")
     require(free(state), "R4", "an attempt is under way here")
     require(attempts_left(policy, state.request), "R2", "the attempts are used up")
@@ -242,9 +247,9 @@ def used_up(policy: RequestPolicy, request: Request) -> bool:
 
 def give_up(policy: RequestPolicy, state: State) -> State:
     """The last attempt died with its incarnation: the request is settled failed."""
-    require(state.alive, "Q2a", "no incarnation lives")
+    require(may_act(state), "R6", "no incarnation lives")
     require(is_open(state.request), "Q2", "the request is not open")
-    require(idle(state), "Q3", "an attempt is under way here")
+    require(idle(state), "Q3b", "an attempt is under way here: it may still answer")
     require(used_up(policy, state.request), "R3", "attempts are left")
     return at_rest(state, settled(state.request, Status.FAILED, Reason.ATTEMPTS))
 
@@ -256,7 +261,7 @@ def out_of_time(policy: RequestPolicy, request: Request, now_ms: int) -> bool:
 
 def expire(policy: RequestPolicy, state: State) -> State:
     """Whoever looks finds the request open, not running, and with no more than the floor left."""
-    require(state.alive, "Q2a", "no incarnation lives")
+    require(may_act(state), "R6", "no incarnation lives")
     require(is_open(state.request), "Q2", "the request is not open")
     require(idle(state), "Q3", "an attempt is under way here: it keeps its full horizon")
     require(out_of_time(policy, state.request, state.now_ms), "Q6", "an attempt could still be begun")
@@ -270,7 +275,7 @@ def due(request: Request, now_ms: int) -> bool:
 
 def fire(state: State) -> State:
     """The timer fires at the horizon: the request is settled expired, and an attempt under way is stopped."""
-    require(state.alive, "Q2a", "no incarnation lives")
+    require(may_act(state), "R6", "no incarnation lives")
     require(state.request.timer_at_ms != 0, "Q5", "no timer is armed")
     require(due(state.request, state.now_ms), "Q3", "the horizon is not reached yet")
     return at_rest(state, settled(state.request, Status.EXPIRED, why_expired(state)))
@@ -278,7 +283,7 @@ def fire(state: State) -> State:
 
 def tell(state: State) -> State:
     """Whoever asked is told the outcome, with its reason; after a crash perhaps again."""
-    require(state.alive, "Q2a", "no incarnation lives")
+    require(may_act(state), "R6", "no incarnation lives")
     require(tellable(state.request), "Q7", "the request has no outcome yet")
     require(state.request.told == Status.ABSENT, "Q7", "the outcome is told already")
     return attrs.evolve(state, request=attrs.evolve(state.request, told=state.request.status))
@@ -286,13 +291,13 @@ def tell(state: State) -> State:
 
 def crash(state: State) -> State:
     """The incarnation dies, of a fault or a deploy, at any point; its attempt dies with it."""
-    require(state.alive, "Q2a", "no incarnation lives")
+    require(may_act(state), "R6", "no incarnation lives")
     return attrs.evolve(at_rest(state, survives(state.request)), alive=False)
 
 
 def answer_late(state: State, succeeded: bool) -> State:
     """An attempt of this incarnation answers although its request was settled meanwhile; it loses."""
-    require(state.alive, "Q2a", "no incarnation lives")
+    require(may_act(state), "R6", "no incarnation lives")
     require(is_settled(state.request), "Q2", "the request is not settled")
     require(state.request.owner == state.incarnation, "Q2", "no attempt was begun here")
     return attrs.evolve(state, request=settled_late(state.request, succeeded))

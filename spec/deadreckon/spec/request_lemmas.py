@@ -20,8 +20,10 @@ def l1(state: State) -> bool:
 
 @always("L2", "an attempt under way was counted, and belongs to an open request", source=SOURCE, lemma=True)
 def l2(state: State) -> bool:
-    running = state.request.status == Status.OPEN and state.request.attempts >= 1
-    return not state.running or (running and state.deadline_at_ms == state.request.expires_at_ms)
+    if not state.running:
+        return state.deadline_at_ms == 0
+    counted = state.request.status == Status.OPEN and state.request.attempts >= 1
+    return counted and state.deadline_at_ms == state.request.expires_at_ms
 
 
 @always("L3", "attempts are counted, and bounded", source=SOURCE, lemma=True)
@@ -64,3 +66,10 @@ def l6(policy: RequestPolicy, state: State, ghost: Ghost) -> bool:
 def l7(state: State, ghost: Ghost) -> bool:
     untold = state.request.told == Status.ABSENT
     return (untold or has_outcome(state.request)) and ghost.settlements >= 0
+
+
+@always("L8", "of a request that was never opened nothing is known", source=SOURCE, lemma=True)
+def l8(state: State) -> bool:
+    request = state.request
+    nothing = request.expires_at_ms == 0 and request.backoff_ms == 0 and request.owner == 0
+    return request.status != Status.ABSENT or nothing

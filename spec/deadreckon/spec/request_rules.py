@@ -1,4 +1,4 @@
-"""What must hold of requests: rules Q1 to Q7 of the protocol, and R1 to R5, which it takes for granted.
+"""What must hold of requests: rules Q1 to Q7 of the protocol, and R1 to R6, which it takes for granted.
 
 The ghost is what really happened. It is moved on by :func:`observe` after each step, and no transition sees it.
 """
@@ -125,6 +125,16 @@ def q3(before: State, after: State, ghost: Ghost) -> bool:
 @always("Q3a", "an attempt may use all that is left of the horizon", source=f"{PROTOCOL} Q3")
 def q3a(state: State, ghost: Ghost) -> bool:
     return not state.running or state.deadline_at_ms >= ghost.horizon_at_ms
+
+
+@always(
+    "Q3b",
+    "whoever looks at a request stops no live attempt of it, not the last one either",
+    source=f"{PROTOCOL} Q3; {FACTS} S21",
+    on=("give_up", "expire"),
+)
+def q3b(before: State, after: State) -> bool:
+    return not before.running
 
 
 @always(
@@ -257,3 +267,15 @@ def r4(before: State, after: State) -> bool:
 def r5(before: State, after: State) -> bool:
     succeeds = settles(before, after) and after.request.status == Status.SUCCEEDED
     return not succeeds or before.running
+
+
+@always(
+    "R6",
+    "the dead do nothing, and each incarnation has an identity never used before",
+    source=f"{PROTOCOL}; {FACTS} 0, incarnation",
+)
+def r6(before: State, after: State) -> bool:
+    if before.alive:
+        return after.incarnation == before.incarnation
+    untouched = after.request == before.request and not after.running
+    return untouched and after.incarnation == before.incarnation + (1 if after.alive else 0)

@@ -21,6 +21,7 @@ from .request import (
     is_open,
     is_past,
     longer,
+    may_act,
     may_succeed,
     opened,
     opened_again,
@@ -160,6 +161,11 @@ def success_of_anybody(state: State) -> bool:
     return state.alive and state.request.status == Status.OPEN
 
 
+def dead_or_alive(state: State) -> bool:
+    """Nobody asks whether an incarnation lives."""
+    return True
+
+
 VARIANTS = (
     Variant(
         "floorless",
@@ -236,5 +242,9 @@ VARIANTS = (
     Variant("failed-untried", "R3", "what is not running has failed", (swap(used_up, used_up_at_once),)),
     Variant("adopted-while-running", "R4", "a running request is adopted", (swap(free, idle_or_not),)),
     Variant("adopted-when-settled", "R4", "a settled request is adopted", (swap(is_open, open_or_not),)),
+    Variant(
+        "given-up-alive", "Q3b", "whoever looks settles the request over its live attempt", (swap(idle, idle_or_not),)
+    ),
+    Variant("the-dead-act", "R6", "what was scheduled runs on after the death", (swap(may_act, dead_or_alive),)),
     Variant("success-from-nowhere", "R5", "anybody may report success", (swap(may_succeed, success_of_anybody),)),
 )

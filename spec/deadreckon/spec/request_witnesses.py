@@ -55,7 +55,7 @@ def s8(before: State, after: State) -> bool:
     return before.running and settles(before, after) and after.request.reason == Reason.HORIZON
 
 
-@sometimes("S9", "the horizon passes while nobody lives", source=PROTOCOL, beside=("Q5a",))
+@sometimes("S9", "the horizon passes while nobody lives", source=PROTOCOL, beside=("Q5a", "R6"))
 def s9(state: State) -> bool:
     return not state.alive and state.request.status == Status.OPEN and state.now_ms > state.request.expires_at_ms
 
@@ -90,7 +90,9 @@ def s15(policy: RequestPolicy, state: State, ghost: Ghost) -> bool:
     return state.request.status == Status.FAILED and ghost.wait_ms > 0
 
 
-@sometimes("S16", "the last attempt dies with its incarnation", source=PROTOCOL, beside=("R2", "R3"), on=("give_up",))
+@sometimes(
+    "S16", "the last attempt dies with its incarnation", source=PROTOCOL, beside=("R2", "R3", "Q3b"), on=("give_up",)
+)
 def s16(policy: RequestPolicy, before: State, after: State) -> bool:
     return before.request.owner < before.incarnation
 
