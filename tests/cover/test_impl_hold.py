@@ -39,6 +39,7 @@ from deadreckon.impl import (
     JournalUnavailable,
     Key,
     KeyConflict,
+    KeyRefused,
     NoSuchHold,
     SqliteJournal,
     add_key,
@@ -274,7 +275,10 @@ async def test_h11_keys_as_of_the_append(world: World) -> None:
         await reject(world.journal, hold_id, by="bob")
         with pytest.raises(HoldRefused):
             await task
-        await revoke_key(world.journal, "k", by="root")
+        with pytest.raises(KeyRefused):
+            await revoke_key(world.journal, "k", by="mallory")
+        signature = f"ada's signs  {(False,)}"  # the hold's id is empty
+        await revoke_key(world.journal, "k", by="root", signature=signature, signed_by="k")
         grant = await world.granted(door)
         assert grant.by == "ada"
 

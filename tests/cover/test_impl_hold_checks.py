@@ -18,7 +18,6 @@ from deadreckon.impl import (
     Grant,
     HoldExpired,
     InDoubt,
-    Key,
     Moment,
     SqliteJournal,
     StoreClosed,
@@ -414,7 +413,7 @@ def test_h2_holds_expire_after_the_wall_clock_was_set_back(tmp_path: Path) -> No
 
     async def main() -> None:
         async with SqliteJournal(tmp_path / "j.db", timer) as journal, Door(journal, HoldPolicy(hold_ms=300)) as door:
-            await journal.change_key(Key("k", "x"), active=False, by="root")
+            await add_key(journal, "k", "x", by="root")  # a write
             timer.ahead_ms = 0
             with pytest.raises(HoldExpired):
                 await asyncio.wait_for(door.ask(["x"]), 10)

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 import attrs
 import pytest
 
-from deadreckon.impl import Asked, Held, HoldSteps, JournalUnavailable, Key, NoSuchHold, boot_door
+from deadreckon.impl import Asked, Held, HoldSteps, JournalUnavailable, Key, KeyChange, NoSuchHold, boot_door
 from deadreckon.impl.journal import blank
 from deadreckon.impl.journal_memory import MemoryJournal
 from deadreckon.impl.virtual import VirtualTimer
@@ -18,7 +18,6 @@ from deadreckon.spec.errors import Refused
 from deadreckon.spec.hold_state import Evidence, Fact, Hold, HoldPolicy, State
 
 POLICY = HoldPolicy(hold_ms=12, slice_ms=3, backoff_first_ms=1, backoff_max_ms=4, release_grace_ms=4)
-KEY = Key("k", "p")
 ONLY = 0
 
 
@@ -30,7 +29,8 @@ class Pair:
         self.decisive = decisive
         self.asked = Asked(("a", "b"), "run", "key", policy)
         self.timer = VirtualTimer(0)
-        self.journal = MemoryJournal(self.timer)
+        self.journal = MemoryJournal(self.timer, lambda ballot, signature, key: signature == "signed")
+        self.keys = 0
         self.spec = State((blank(2),), door=1, alive=True, journal=1, up=True, key_active=False, now_ms=0)
         self.taken: list[str] = []
 
@@ -142,7 +142,10 @@ async def outside(pair: Pair, chance: random.Random) -> None:
     elapsed_ms = chance.randint(1, 2)
 
     async def keys() -> None:
-        await pair.journal.change_key(KEY, active=not state.key_active, by="root")
+        if not state.key_active:
+            pair.keys += 1
+        key = Key(f"k{pair.keys}", "p")
+        await pair.journal.change_key(KeyChange(key, not state.key_active, "root", "signed", key.key_id))
 
     async def on(what: Callable[[], None]) -> None:
         what()

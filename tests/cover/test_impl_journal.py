@@ -15,6 +15,7 @@ import attrs
 import pytest
 
 from deadreckon.impl import (
+    Ballot,
     Entry,
     Fenced,
     Held,
@@ -22,6 +23,7 @@ from deadreckon.impl import (
     JournalUnavailable,
     Key,
     KeyConflict,
+    KeyRefused,
     Moment,
     SqliteJournal,
     SqliteStore,
@@ -31,8 +33,13 @@ from deadreckon.impl import (
     StoreNewer,
     StoreReadOnly,
     StoreUnavailable,
+    Verifier,
     Written,
+    add_key,
+    journal_rows,
     journal_sqlite,
+    key_ballot,
+    revoke_key,
 )
 from deadreckon.impl.journal import blank, durable
 from deadreckon.impl.journal_memory import MemoryJournal
@@ -74,6 +81,16 @@ def touch(moment: Moment) -> Written:
     return put(moment.held or FULL, "x")
 
 
+def signature_of(key_id: str, ballot: Ballot) -> str:
+    """Stands for a signature by the key of that id."""
+    return f"{key_id} signs {ballot.hold_id} {ballot.requests} {ballot.verdicts}"
+
+
+def good(ballot: Ballot, signature: str, key: Key) -> bool:
+    """Whether it is one."""
+    return signature == signature_of(key.key_id, ballot)
+
+
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "j.db"
@@ -81,7 +98,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture(params=["memory", "sqlite"])
 def journal(request: pytest.FixtureRequest, path: Path) -> Iterator[Journal]:
-    journal: Journal = MemoryJournal() if request.param == "memory" else SqliteJournal(path)
+    journal: Journal = MemoryJournal(verifier=good) if request.param == "memory" else SqliteJournal(path, verifier=good)
     yield journal
     asyncio.run(journal.close())
 
@@ -197,13 +214,73 @@ def test_keys_are_those_of_the_moment(journal: Journal) -> None:
     """Adding and revoking a signing key are facts, and a change is given the active ones."""
 
     async def run() -> None:
-        await journal.change_key(Key("k", "p"), active=True, by="root")
+        await add_key(journal, "k", "p", by="root")
+        await add_key(journal, "k", "p", by="root")  # sent again
         assert (await journal.read("h")).keys == (Key("k", "p"),)
-        await journal.change_key(Key("k", ""), active=False, by="root")
+        signed = signature_of("k", key_ballot(Key("k", ""), active=False))
+        await revoke_key(journal, "k", by="root", signature=signed, signed_by="k")
+        await revoke_key(journal, "k", by="root", signature=signed, signed_by="k")
         assert (await journal.read("h")).keys == ()
-        assert [fact.type for fact in await journal.facts()] == ["key.added", "key.revoked"]
+        facts = [(fact.type, *sorted(fact.body.items())) for fact in await journal.facts()]
+        assert facts == [
+            ("key.added", ("by", "root"), ("key", "k"), ("public_key", "p")),
+            ("key.revoked", ("by", "root"), ("key", "k"), ("signature", signed), ("signed_by", "k")),
+        ]
 
     asyncio.run(run())
+
+
+def test_keys_change_by_signed_facts(journal: Journal) -> None:
+    """While a key is active, whoever has none can neither add keys nor revoke one; an old signature is no use."""
+
+    async def run() -> None:
+        await add_key(journal, "k", "p", by="root")
+        added = key_ballot(Key("new", "q"), active=True)
+        for signature, signed_by in (
+            ("", ""),
+            ("forged", "k"),
+            (signature_of("new", added), "new"),
+            (signature_of("k", key_ballot(Key("new", "q"), active=False)), "k"),
+            (signature_of("k", key_ballot(Key("new", "other"), active=True)), "k"),
+            (signature_of("k", added), "breaks"),
+        ):
+            with pytest.raises(KeyRefused, match="signature"):
+                await add_key(journal, "new", "q", by="mallory", signature=signature, signed_by=signed_by)
+            with pytest.raises(KeyRefused, match="signature"):
+                await revoke_key(journal, "k", by="mallory", signature=signature, signed_by=signed_by)
+        with pytest.raises(KeyRefused, match="taken"):
+            await add_key(journal, "k", "mallory's", by="mallory")
+        await add_key(journal, "new", "q", by="root", signature=signature_of("k", added), signed_by="k")
+        goodbye = signature_of("k", key_ballot(Key("new", ""), active=False))
+        await revoke_key(journal, "new", by="root", signature=goodbye, signed_by="k")
+        with pytest.raises(KeyRefused, match="taken"):
+            await add_key(journal, "new", "q", by="mallory", signature=signature_of("k", added), signed_by="k")
+        with pytest.raises(CallerError, match="empty"):
+            await add_key(journal, "", "q", by="root")
+        await revoke_key(journal, "unknown", by="root")
+        assert (await journal.read("h")).keys == (Key("k", "p"),)
+        assert len(await journal.facts()) == 3
+
+    asyncio.run(run())
+
+
+def test_a_verifier_that_fails_verifies_nothing(path: Path) -> None:
+    """A verifier that raises, or says anything but True, is no reason to accept a signature, nor to raise."""
+
+    async def run(verifier: Verifier) -> None:
+        async with SqliteJournal(path, verifier=verifier) as journal:
+            await add_key(journal, "k", "p", by="root")
+            with pytest.raises(KeyRefused):
+                await revoke_key(journal, "k", by="root", signature="s", signed_by="k")
+
+    def fails(ballot: Ballot, signature: str, key: Key) -> bool:
+        raise ZeroDivisionError
+
+    def vague(ballot: Ballot, signature: str, key: Key) -> bool:
+        return "yes"  # type: ignore[return-value]  # of the wrong kind
+
+    for verifier in (fails, vague):
+        asyncio.run(run(verifier))
 
 
 def test_wait_ends_with_a_fact_of_the_hold(journal: Journal) -> None:
@@ -359,7 +436,7 @@ def test_wait_sees_another_connection(path: Path) -> None:
 def test_wait_looks_seldom(path: Path) -> None:
     """Waiting does not poll faster than a bounded backoff, however many wait."""
     looks = 0
-    look = journal_sqlite._newest
+    look = journal_rows.newest
 
     def counted(connection: sqlite3.Connection) -> int:
         nonlocal looks
@@ -371,7 +448,7 @@ def test_wait_looks_seldom(path: Path) -> None:
     async def run() -> None:
         async with SqliteJournal(path, timer) as journal:
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(journal_sqlite, "_newest", counted)
+                patch.setattr(journal_rows, "newest", counted)
                 await asyncio.gather(*(journal.wait(0, 5_000, f"h{at}") for at in range(20)))
 
     run_virtual(run(), timer)
@@ -443,12 +520,68 @@ def test_fault_corrupt(path: Path) -> None:
     edit(path, "UPDATE holds SET fact = 'nonsense'")
     with pytest.raises(StoreCorrupt, match="no version"):
         asyncio.run(use(path))
-    edit(path, "DELETE FROM life")
-    with pytest.raises(StoreCorrupt):
-        asyncio.run(use(path))
     path.write_bytes(b"x" * 5_000)
     with pytest.raises(StoreCorrupt):
         asyncio.run(use(path))
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "DELETE FROM life",
+        f"UPDATE life SET door = {2**63 - 1}",
+        f"UPDATE life SET at_ms = {2**63 - 1}",
+        "UPDATE facts SET body = '{'",
+        "UPDATE facts SET body = '[]'",
+        "UPDATE holds SET approved = '[]'",
+        "UPDATE holds SET approved = '[1, 0, 1]'",
+        "UPDATE holds SET releases = '[]'",
+        "UPDATE holds SET releases = '{}'",
+        "UPDATE holds SET requests = '\"abc\"'",
+        "UPDATE holds SET requests = '[1, 2, 3]'",
+        "UPDATE holds SET requests = '[]', approved = '[]', releases = '[]'",
+        "UPDATE holds SET caller = 'nobody'",
+        f"UPDATE holds SET approved = '{'[' * 100_000}'",
+        "DELETE FROM holds",
+    ],
+)
+def test_fault_damaged_rows(path: Path, damage: str) -> None:
+    """Whatever a row holds that no version of the library writes is damage, and is called so."""
+
+    async def keyed() -> None:
+        async with SqliteJournal(path) as journal:
+            await journal.append("h", touch, key="k")
+
+    async def look() -> None:
+        async with SqliteJournal(path) as journal:
+            await journal.read("h")
+            await journal.facts()
+            await journal.append("h", touch, key="k")
+
+    asyncio.run(keyed())
+    edit(path, damage)
+    with pytest.raises(StoreCorrupt):
+        asyncio.run(look())
+
+
+def test_a_damaged_hold_stops_no_other(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Of the unfinished holds a damaged one is logged, once, and left alone; the others are listed."""
+
+    async def run() -> None:
+        async with SqliteJournal(path) as journal:
+            for name in ("h", "g"):
+                await journal.append(name, functools.partial(named, name))
+            edit(path, "UPDATE holds SET approved = '[]' WHERE hold_id = 'h'")
+            for _ in range(2):
+                assert [held.hold_id for held in await journal.unfinished()] == ["g"]
+
+    asyncio.run(run())
+    assert len([record for record in caplog.records if "damaged" in record.getMessage()]) == 1
+
+
+def named(name: str, moment: Moment) -> Written:
+    """An unfinished hold of that name."""
+    return put(attrs.evolve(FULL, hold_id=name), "x")
 
 
 def test_fault_foreign_and_newer(path: Path, tmp_path: Path) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
 import json
 import sys
 from functools import cache
+from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, utils
@@ -20,6 +22,7 @@ from cryptography.hazmat.primitives.serialization import (
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from deadreckon.impl import KeyRefused, SqliteJournal, add_key, key_ballot, revoke_key
 from deadreckon.impl.journal import Ballot, Key
 from deadreckon.impl.signing import (
     BadKey,
@@ -36,7 +39,7 @@ from deadreckon.impl.signing import (
     verified,
     verify,
 )
-from deadreckon.spec import EnvironmentFault
+from deadreckon.spec import CallerError, EnvironmentFault
 
 MESSAGE = canonical_message("h1", ["aa", "bb"], [True, False])
 ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
@@ -303,6 +306,26 @@ def test_the_verifier_of_a_journal(
     public = public_key_b64(key())
     assert verified(Ballot(hold, requests, verdicts), signed, Key(key_id(public), public)) == good
     assert not verified(Ballot(hold, requests, verdicts), signed, Key(key_id(public), public_key_b64(key(1))))
+
+
+def test_keys_of_a_journal_are_keys(tmp_path: Path) -> None:
+    """A journal whose verifier is this one takes no key that could never verify anything, and no other name for it."""
+    public = public_key_b64(key())
+    off_curve = base64.b64encode(b"\x04" + bytes(63) + b"\x05").decode()
+
+    async def run() -> None:
+        async with SqliteJournal(tmp_path / "j.db", verifier=verified) as journal:
+            for name, given in (("k", public), ("", ""), (key_id(public), "AAAA"), (key_id(off_curve), off_curve)):
+                with pytest.raises(CallerError):
+                    await add_key(journal, name, given, by="ada")
+            await add_key(journal, key_id(public), public, by="ada")
+            signed = sign(key(), ballot_message(key_ballot(Key(key_id(public), ""), active=False)))
+            with pytest.raises(KeyRefused):
+                await revoke_key(journal, key_id(public), by="mallory", signature=signature(), signed_by=key_id(public))
+            await revoke_key(journal, key_id(public), by="ada", signature=signed, signed_by=key_id(public))
+            assert (await journal.read("h")).keys == ()
+
+    asyncio.run(run())
 
 
 def test_without_the_package_the_command_to_install_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ import attrs
 import pytest
 
 from deadreckon.impl.hold_driver import HoldDriver, in_files
-from deadreckon.impl.journal import Change, Key, Moment, Receipt, Written
+from deadreckon.impl.journal import Change, KeyChange, Moment, Receipt, Written
 from deadreckon.impl.journal_memory import MemoryJournal
 from deadreckon.models.coverage import Coverage, Recorder
 from deadreckon.models.driver import Divergence, Ground
@@ -92,10 +92,10 @@ class TakesLateDecisions(MemoryJournal):
 class KeepsRevokedKeys(MemoryJournal):
     """A journal in which keys come and never go."""
 
-    async def change_key(self, key: Key, *, active: bool, by: str) -> None:
+    async def change_key(self, change: KeyChange) -> None:
         """Only the adding."""
-        if active:
-            await super().change_key(key, active=active, by=by)
+        if change.active:
+            await super().change_key(change)
 
 
 class SkipsPastTheOutage(HoldDriver):

@@ -70,7 +70,9 @@ from .journal import (
     Journal,
     JournalUnavailable,
     Key,
+    KeyChange,
     KeyConflict,
+    KeyRefused,
     Moment,
     NoSuchHold,
     Receipt,
@@ -78,6 +80,7 @@ from .journal import (
     Verifier,
     Written,
 )
+from .journal_keys import key_ballot
 from .journal_sqlite import SqliteJournal
 from .request import OnOutcome, Requests
 from .request_drive import Attempter
@@ -159,7 +162,9 @@ __all__ = [
     "Journal",
     "JournalUnavailable",
     "Key",
+    "KeyChange",
     "KeyConflict",
+    "KeyRefused",
     "Kind",
     "Life",
     "Memory",
@@ -214,6 +219,7 @@ __all__ = [
     "boot_door",
     "boot_requests",
     "decide",
+    "key_ballot",
     "open_holds",
     "reject",
     "revoke_key",

@@ -18,7 +18,9 @@ from .events import Emitter, Sink
 from .hold_checks import check_text, checked_indexes, checked_verdicts
 from .hold_memory import ONLY, decided, moved, seen
 from .hold_words import explained
-from .journal import Ballot, Entry, Held, Journal, Json, Key, Moment, NoSuchHold, Verifier, Written
+from .journal import Ballot, Entry, Held, Journal, Json, Key, KeyChange, Moment, NoSuchHold, Verifier, Written
+from .journal_keys import vouched
+from .signing import check_key, verified
 
 REASON_MAX_CHARS = 1_000
 
@@ -48,8 +50,7 @@ def evidence(decision: Decision, held: Held, keys: Collection[Key], verifier: Ve
     if not decision.signature and not decision.key_id:
         return Evidence.UNSIGNED
     ballot = Ballot(held.hold_id, held.requests, decision.verdicts)
-    signers = [key for key in keys if key.key_id == decision.key_id]
-    good = verifier is not None and any(verifier(ballot, decision.signature, key) for key in signers)
+    good = vouched(verifier, ballot, decision.signature, decision.key_id, keys)
     return Evidence.SIGNED if good else Evidence.BAD_SIGNATURE
 
 
@@ -143,15 +144,45 @@ async def open_holds(journal: Journal) -> list[Held]:
     return [held for held in await journal.unfinished() if held.hold.fact is Fact.OPEN]
 
 
-async def add_key(journal: Journal, key_id: str, public_key: str, *, by: str) -> None:
-    """From now on a decision that approves must be signed by an active key."""
-    check_text(key_id=key_id, public_key=public_key, by=by)
-    await journal.change_key(Key(key_id, public_key), active=True, by=by)
+async def add_key(
+    journal: Journal, key_id: str, public_key: str, *, by: str, signature: str = "", signed_by: str = ""
+) -> None:
+    """From now on a decision that approves must be signed by an active key.
+
+    Args:
+        journal: where the holds are.
+        key_id: the key's name, for ever: with the verifier of ``deadreckon.impl.signing`` it is ``key_id(public_key)``.
+        public_key: as the verifier reads it.
+        by: who adds it.
+        signature: over :func:`~deadreckon.impl.key_ballot`, needed while a key is active.
+        signed_by: the id of the active key that signed.
+
+    Raises:
+        KeyRefused: it is not signed, or the id is taken.
+        BadKey: it is no key that the verifier of ``deadreckon.impl.signing`` can verify with.
+    """
+    check_text(key_id=key_id, public_key=public_key, by=by, signature=signature, signed_by=signed_by)
+    if not key_id or not by:
+        raise CallerError("key_id or by is empty: name the key, and who adds it")
+    if journal.verifier is verified:
+        check_key(key_id, public_key)
+    await journal.change_key(KeyChange(Key(key_id, public_key), True, by, signature, signed_by))
 
 
-async def revoke_key(journal: Journal, key_id: str, *, by: str) -> None:
-    """Signatures by this key no longer count. After the last one is revoked, decisions need none."""
-    await journal.change_key(Key(key_id, ""), active=False, by=by)
+async def revoke_key(journal: Journal, key_id: str, *, by: str, signature: str = "", signed_by: str = "") -> None:
+    """Signatures by this key no longer count, for ever. After the last one is revoked, decisions need none.
+
+    Args:
+        journal: where the holds are.
+        key_id: the key.
+        by: who revokes it.
+        signature, signed_by: as for :func:`add_key`; the key itself may sign.
+
+    Raises:
+        KeyRefused: it is not signed.
+    """
+    check_text(key_id=key_id, by=by, signature=signature, signed_by=signed_by)
+    await journal.change_key(KeyChange(Key(key_id, ""), False, by, signature, signed_by))
 
 
 def _words(decision: Decision) -> list[Json]:

@@ -33,6 +33,7 @@ from .hold_decisions import add_key, decide, revoke_key
 from .hold_memory import Asked, Life, Memory, boot
 from .hold_steps import Steps
 from .journal import Ballot, Change, Held, Journal, JournalUnavailable, Key, NoSuchHold, Receipt, Verifier, blank
+from .journal_keys import key_ballot
 from .journal_memory import MemoryJournal
 from .journal_sqlite import SqliteJournal
 from .store import Fenced
@@ -43,7 +44,8 @@ T = TypeVar("T")
 
 HOLDS: Final = ("hold-0", "hold-1")
 REQUESTS: Final = ("first", "second")
-KEY: Final = Key("key", "public")
+PUBLIC: Final = "public"
+"""The public key of whoever owns the keys: each key that is added has a new id."""
 LEASE_MS: Final = 1
 
 PLAYED: Final = frozenset(
@@ -147,12 +149,12 @@ def in_files(directory: str | os.PathLike[str]) -> JournalMaker:
 
 def signature(ballot: Ballot) -> str:
     """Stands for the key's signature over *ballot*."""
-    return f"{KEY.public_key} signs {ballot.hold_id} {ballot.requests} {ballot.verdicts}"
+    return f"{PUBLIC} signs {ballot.hold_id} {ballot.requests} {ballot.verdicts}"
 
 
 def good(ballot: Ballot, signed: str, key: Key) -> bool:
     """Whether it is."""
-    return key == KEY and signed == signature(ballot)
+    return key.public_key == PUBLIC and signed == signature(ballot)
 
 
 @attrs.define(eq=False)
@@ -180,6 +182,7 @@ class HoldDriver:
         self._life = Life(0, alive=False)
         self._places: list[Place] = []
         self._outages = 0
+        self._key_id = "none"
         self._keys = (str(number) for number in count(1))
 
     def reset(self, policy: object) -> None:
@@ -320,7 +323,7 @@ class HoldDriver:
         hold_id = self._places[index].hold_id
         verdicts = (first, second, first) if evidence is Evidence.MALFORMED else (first, second)
         signed = signature(Ballot(hold_id, REQUESTS, verdicts))
-        key_id = KEY.key_id
+        key_id = self._key_id
         match evidence:
             case Evidence.UNSIGNED | Evidence.MALFORMED:
                 signed = key_id = ""
@@ -333,9 +336,11 @@ class HoldDriver:
     async def _change_keys(self) -> None:
         with self._through():
             if (await self._state()).key_active:
-                await revoke_key(self.journal, KEY.key_id, by="owner")
+                signed = signature(key_ballot(Key(self._key_id, ""), active=False))
+                await revoke_key(self.journal, self._key_id, by="owner", signature=signed, signed_by=self._key_id)
             else:
-                await add_key(self.journal, KEY.key_id, KEY.public_key, by="owner")
+                self._key_id = f"key-{next(self._keys)}"
+                await add_key(self.journal, self._key_id, PUBLIC, by="owner")
 
     # What happens to everybody. Whether it can, the specification says.
 

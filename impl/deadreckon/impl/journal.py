@@ -12,6 +12,7 @@ never goes back; a key stands for one body; and an earlier door appends nothing.
         └── Fenced                  a newer door owns the journal
     CallerError
     ├── KeyConflict                 the key stands for another body
+    ├── KeyRefused                  signing keys were not changed
     └── NoSuchHold                  nothing is known of this hold
 """
 
@@ -54,6 +55,10 @@ class KeyConflict(CallerError):
     """The key was used before, with another body. Nothing was appended. Take a new key, or the body of then."""
 
 
+class KeyRefused(CallerError):
+    """Keys were not changed. While a key is active, sign the change with it; a new key needs a new id."""
+
+
 class NoSuchHold(CallerError):
     """The journal knows no hold of this id. Check the id and the journal's path; ask for a new hold."""
 
@@ -69,6 +74,24 @@ class Key:
 
     key_id: str
     public_key: str
+
+
+@attrs.frozen
+class KeyChange:
+    """A change of the keys that decisions may be signed with; see ``journal_keys.py``.
+
+    Attributes:
+        key: the key; to revoke one its id is enough.
+        active: whether it is added, or revoked.
+        by: who says so.
+        signature, signed_by: over :func:`~deadreckon.impl.key_ballot`, by the active key of this id; both or neither.
+    """
+
+    key: Key
+    active: bool
+    by: str
+    signature: str = ""
+    signed_by: str = ""
 
 
 @attrs.frozen
@@ -232,8 +255,12 @@ class Journal(Protocol):
         """
         ...
 
-    async def change_key(self, key: Key, *, active: bool, by: str) -> None:
-        """Add a key, or revoke it: a fact. From then on decisions are judged by it."""
+    async def change_key(self, change: KeyChange) -> None:
+        """Add a key, or revoke it: a fact. From then on decisions are judged by it. Done before, nothing is changed.
+
+        Raises:
+            KeyRefused: it is not signed by an active key while there is one, or the key's id is taken.
+        """
         ...
 
     async def close(self) -> None:

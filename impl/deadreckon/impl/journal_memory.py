@@ -18,6 +18,7 @@ from .journal import (
     Held,
     JournalUnavailable,
     Key,
+    KeyChange,
     Moment,
     Receipt,
     Recorded,
@@ -27,6 +28,7 @@ from .journal import (
     durable,
     successor_door,
 )
+from .journal_keys import judged
 from .journal_wait import Listeners
 from .store import StoreClosed
 from .timer import SystemTimer, Timer
@@ -158,14 +160,17 @@ class MemoryJournal:
 
         return await self._listeners.wait(look, timeout_ms, hold_id, others=False)
 
-    async def change_key(self, key: Key, *, active: bool, by: str) -> None:
+    async def change_key(self, change: KeyChange) -> None:
         """See :meth:`deadreckon.impl.Journal.change_key`."""
         await self._point("change_key.before")
-        if active:
-            self._keys[key.key_id] = key
-        else:
-            self._keys.pop(key.key_id, None)
-        self._record("", Entry("key.added" if active else "key.revoked", {"key": key.key_id, "by": by}))
+        key_id = change.key.key_id
+        revoked = any(fact.type == "key.revoked" and fact.body["key"] == key_id for fact in self._facts)
+        entry = judged(change, tuple(self._keys.values()), revoked, self._verifier)
+        if entry is not None:
+            self._keys.pop(key_id, None)
+            if change.active:
+                self._keys[key_id] = change.key
+            self._record("", entry)
 
     async def close(self) -> None:
         """See :meth:`deadreckon.impl.Journal.close`."""

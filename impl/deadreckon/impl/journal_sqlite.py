@@ -19,34 +19,29 @@ Not covered
 
 from __future__ import annotations
 
-import json
+import logging
 import os
 import sqlite3
 from collections.abc import Callable, Collection, Sequence
 from types import TracebackType
 from typing import Final, TypeVar
 
-import attrs
-
-from deadreckon.spec.hold_state import Caller, Evidence, Fact, Release
-
+from . import journal_rows as rows
 from .journal import (
     Change,
     Entry,
     Held,
     JournalUnavailable,
-    Key,
+    KeyChange,
     Moment,
     Receipt,
     Recorded,
     Verifier,
     admit_door,
-    admit_key,
-    blank,
-    durable,
     successor_door,
 )
 from .journal_clock import SteadyClock
+from .journal_keys import judged
 from .journal_wait import LOOK_FIRST_MS, Listeners
 from .sqlite_file import SqliteFile, writing
 from .store import StoreCorrupt, StoreFull, StoreLocked
@@ -100,17 +95,9 @@ MIGRATIONS: Final = (
 )
 """Statements that lead from each version of the schema to the next, beginning with no schema at all."""
 
-_FIELDS: Final = (
-    "hold_id, finished, fact, deadline_at_ms, decided_at_ms, evidence, approved, releases, caller, requests, asked_by,"
-    " lease_until_ms, decided_by, reason, at_offset"
-)
-_NAMES: Final = tuple(name.strip() for name in _FIELDS.split(","))
-_PUT: Final = (
-    f"INSERT INTO holds ({_FIELDS}) VALUES (?{', ?' * (len(_NAMES) - 1)})"
-    f" ON CONFLICT (hold_id) DO UPDATE SET {', '.join(f'{name} = excluded.{name}' for name in _NAMES[1:])}"
-)
-
 T = TypeVar("T")
+
+logger = logging.getLogger("deadreckon.hold")
 
 
 class SqliteJournal:
@@ -140,6 +127,7 @@ class SqliteJournal:
         self._listeners = Listeners(self._timer)
         self._clock = SteadyClock(self._timer)
         self._newest = 0
+        self._damaged: set[str | int] = set()
         self._looked_at_ms = -LOOK_FIRST_MS
 
     @property
@@ -170,9 +158,9 @@ class SqliteJournal:
 
         def work(connection: sqlite3.Connection) -> int:
             with writing(connection):
-                door = successor_door(_living(connection))
+                door = successor_door(rows.life(connection)[0])
                 connection.execute("UPDATE life SET door = ?", (door,))
-                _record(connection, self._time(connection), "", (Entry("door.booted", {"door": door}),))
+                rows.record(connection, self._time(connection), "", (Entry("door.booted", {"door": door}),))
             return door
 
         return await self._call(work)
@@ -184,14 +172,13 @@ class SqliteJournal:
 
         def work(connection: sqlite3.Connection) -> Receipt:
             with writing(connection):
-                admit_door(door, _living(connection))
-                if known := _used(connection, key, body):
+                admit_door(door, rows.life(connection)[0])
+                if known := rows.used(connection, key, body):
                     return Receipt(known, fresh=False)
-                moment = Moment(_read(connection, hold_id), _keys(connection), self._time(connection))
+                moment = Moment(rows.read(connection, hold_id), rows.keys(connection), self._time(connection))
                 written = change(moment)
-                offset = _record(connection, moment.now_ms, hold_id, written.entries) or written.held.offset
-                held = attrs.evolve(written.held, hold=durable(written.held.hold), offset=offset)
-                connection.execute(_PUT, _columns(held))
+                offset = rows.record(connection, moment.now_ms, hold_id, written.entries)
+                held = rows.put(connection, written.held, offset)
                 if key:
                     connection.execute("INSERT INTO used_keys VALUES (?, ?, ?)", (key, hold_id, body))
             return Receipt(held, fresh=True)
@@ -206,7 +193,7 @@ class SqliteJournal:
 
         def work(connection: sqlite3.Connection) -> None:
             with writing(connection):
-                admit_door(door, _living(connection))
+                admit_door(door, rows.life(connection)[0])
                 connection.executemany(
                     "UPDATE holds SET lease_until_ms = ? WHERE hold_id = ?", [(until_ms, one) for one in hold_ids]
                 )
@@ -215,14 +202,21 @@ class SqliteJournal:
 
     async def read(self, hold_id: str) -> Moment:
         """See :meth:`deadreckon.impl.Journal.read`."""
-        return await self._call(
-            lambda connection: Moment(_read(connection, hold_id), _keys(connection), self._time(connection, keep=False))
-        )
+
+        def work(connection: sqlite3.Connection) -> Moment:
+            now_ms = self._time(connection, keep=False)
+            return Moment(rows.read(connection, hold_id), rows.keys(connection), now_ms)
+
+        return await self._call(work)
 
     async def unfinished(self) -> Sequence[Held]:
-        """See :meth:`deadreckon.impl.Journal.unfinished`."""
-        query = f"SELECT {_FIELDS} FROM holds WHERE finished = 0 ORDER BY rowid"
-        return await self._call(lambda connection: [_held(row) for row in connection.execute(query)])
+        """See :meth:`deadreckon.impl.Journal.unfinished`. A damaged row is logged, and stops no other hold."""
+        query = f"SELECT {rows.FIELDS} FROM holds WHERE finished = 0 ORDER BY rowid"
+
+        def work(connection: sqlite3.Connection) -> Sequence[Held]:
+            return [held for row in connection.execute(query) if (held := self._sound(row)) is not None]
+
+        return await self._call(work)
 
     async def facts(self, after_offset: int = 0, hold_id: str | None = None, limit: int = 1_000) -> Sequence[Recorded]:
         """See :meth:`deadreckon.impl.Journal.facts`."""
@@ -233,14 +227,13 @@ class SqliteJournal:
         wanted = (after_offset, hold_id, hold_id, limit)
 
         def work(connection: sqlite3.Connection) -> Sequence[Recorded]:
-            rows = connection.execute(query, wanted)
-            return [Recorded(offset, at_ms, type_, hold, json.loads(body)) for offset, at_ms, type_, hold, body in rows]
+            return [rows.recorded(row) for row in connection.execute(query, wanted)]
 
         return await self._call(work)
 
     async def newest(self) -> int:
         """See :meth:`deadreckon.impl.Journal.newest`."""
-        return await self._call(_newest)
+        return await self._call(rows.newest)
 
     async def wait(self, after_offset: int, timeout_ms: int, hold_id: str | None = None) -> int | None:
         """See :meth:`deadreckon.impl.Journal.wait`."""
@@ -258,16 +251,17 @@ class SqliteJournal:
 
         return await self._listeners.wait(look, timeout_ms, hold_id, others=True)
 
-    async def change_key(self, key: Key, *, active: bool, by: str) -> None:
+    async def change_key(self, change: KeyChange) -> None:
         """See :meth:`deadreckon.impl.Journal.change_key`."""
-        entry = Entry("key.added" if active else "key.revoked", {"key": key.key_id, "by": by})
+        key = change.key
 
         def work(connection: sqlite3.Connection) -> None:
             with writing(connection):
-                connection.execute("DELETE FROM signing_keys WHERE key_id = ?", (key.key_id,))
-                if active:
-                    connection.execute("INSERT INTO signing_keys VALUES (?, ?)", (key.key_id, key.public_key))
-                _record(connection, self._time(connection), "", (entry,))
+                revoked = rows.revoked(connection, key.key_id)
+                entry = judged(change, rows.keys(connection), revoked, self._verifier)
+                if entry is not None:
+                    rows.put_key(connection, key, active=change.active)
+                    rows.record(connection, self._time(connection), "", (entry,))
 
         await self._call(work)
 
@@ -286,7 +280,7 @@ class SqliteJournal:
         now_ms = self._timer.now_ms()
         if not again or not 0 <= now_ms - self._looked_at_ms < LOOK_FIRST_MS:
             self._looked_at_ms = now_ms
-            self._newest = max(self._newest, await self._call(_newest))
+            self._newest = max(self._newest, await self._call(rows.newest))
         return self._newest
 
     async def _last_of(self, hold_id: str, after_offset: int) -> int | None:
@@ -298,95 +292,18 @@ class SqliteJournal:
 
         return await self._call(work)
 
+    def _sound(self, row: Sequence[str | int]) -> Held | None:
+        try:
+            return rows.held_of(row)
+        except StoreCorrupt as damage:
+            if row[0] not in self._damaged:
+                self._damaged.add(row[0])
+                logger.error("a hold is left alone, since its row is damaged: %s", damage)
+            return None
+
     def _time(self, connection: sqlite3.Connection, *, keep: bool = True) -> int:
         """The time of a transaction: not before any time in the file."""
-        (last_ms,) = connection.execute("SELECT at_ms FROM life").fetchone()
-        now_ms = self._clock.now_ms(int(last_ms))
+        now_ms = self._clock.now_ms(rows.life(connection)[1])
         if keep:
             connection.execute("UPDATE life SET at_ms = ?", (now_ms,))
         return now_ms
-
-
-def _living(connection: sqlite3.Connection) -> int:
-    """The door that claimed the file last; 0 if none has."""
-    row = connection.execute("SELECT door FROM life").fetchone()
-    if row is None:
-        raise StoreCorrupt("the row that names the living door is missing")
-    return int(row[0])
-
-
-def _newest(connection: sqlite3.Connection) -> int:
-    (offset,) = connection.execute("SELECT max(at_offset) FROM facts").fetchone()
-    return 0 if offset is None else int(offset)
-
-
-def _used(connection: sqlite3.Connection, key: str, body: str) -> Held | None:
-    """The hold that *key* was used for, if it was."""
-    row = connection.execute("SELECT hold_id, body FROM used_keys WHERE key = ?", (key,)).fetchone()
-    if row is None:
-        return None
-    hold_id, known = row
-    admit_key(key, body, known)
-    return _read(connection, hold_id)
-
-
-def _keys(connection: sqlite3.Connection) -> tuple[Key, ...]:
-    return tuple(Key(*row) for row in connection.execute("SELECT key_id, public_key FROM signing_keys ORDER BY key_id"))
-
-
-def _record(connection: sqlite3.Connection, now_ms: int, hold_id: str, entries: Sequence[Entry]) -> int:
-    """Append facts; the offset of the last one, or 0."""
-    offset = 0
-    for entry in entries:
-        values = (now_ms, entry.type, hold_id, json.dumps(entry.body, sort_keys=True))
-        cursor = connection.execute("INSERT INTO facts (at_ms, type, hold_id, body) VALUES (?, ?, ?, ?)", values)
-        offset = cursor.lastrowid or 0
-    return offset
-
-
-def _read(connection: sqlite3.Connection, hold_id: str) -> Held | None:
-    row = connection.execute(f"SELECT {_FIELDS} FROM holds WHERE hold_id = ?", (hold_id,)).fetchone()
-    return None if row is None else _held(row)
-
-
-def _columns(held: Held) -> tuple[str | int, ...]:
-    """The values of :data:`_FIELDS`."""
-    hold = held.hold
-    return (
-        held.hold_id,
-        int(held.finished),
-        hold.fact.value,
-        hold.deadline_at_ms,
-        hold.decided_at_ms,
-        hold.evidence.value,
-        json.dumps(hold.approved),
-        json.dumps([release.value for release in hold.releases]),
-        hold.caller.value,
-        json.dumps(held.requests),
-        held.caller,
-        held.lease_until_ms,
-        held.by,
-        held.reason,
-        held.offset,
-    )
-
-
-def _held(row: Sequence[str | int]) -> Held:
-    """What :func:`_columns` wrote."""
-    hold_id, _, fact, deadline, decided, evidence, approved, releases, caller, requests, asked_by, lease, *rest = row
-    try:
-        asked = tuple(str(one) for one in json.loads(str(requests)))
-        hold = attrs.evolve(
-            blank(len(asked)),
-            fact=Fact(fact),
-            deadline_at_ms=int(deadline),
-            decided_at_ms=int(decided),
-            evidence=Evidence(evidence),
-            approved=tuple(bool(one) for one in json.loads(str(approved))),
-            releases=tuple(Release(one) for one in json.loads(str(releases))),
-            caller=Caller(caller),
-        )
-        by, reason, offset = rest
-        return Held(str(hold_id), hold, asked, str(asked_by), int(lease), str(by), str(reason), int(offset))
-    except (ValueError, TypeError) as error:
-        raise StoreCorrupt(f"a row holds what no version of this library writes: {error}") from error

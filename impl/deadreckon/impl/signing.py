@@ -150,6 +150,24 @@ def key_id(public_key_b64: str) -> str:
     return hashlib.sha256(point).hexdigest()[:16]
 
 
+def check_key(name: str, public_key_b64: str) -> None:
+    """Refuse a key by which nothing could ever be verified, or whose name is not its :func:`key_id`.
+
+    Raises:
+        BadKey: it is such a key.
+        EnvironmentFault: when the package that verifies is not installed.
+    """
+    if key_id(public_key_b64) != name:
+        raise BadKey(f"the id of this key is {key_id(public_key_b64)}: give that")
+    _cryptography()
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    try:
+        ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), base64.b64decode(public_key_b64))
+    except ValueError:
+        raise BadKey("a public key is a point on the curve P-256") from None
+
+
 def public_key_b64(private_key: EllipticCurvePrivateKey) -> str:
     """The public key of *private_key*, in the form that :func:`verify` takes.
 
