@@ -22,12 +22,25 @@ from .language import always
 SOURCE = "strengthens the induction; follows from journal.py"
 
 
+def nothing_kept(state: State) -> bool:
+    """No offset, no ephemeral event and no row about a revival is known."""
+    return state.max_offset == 0 and state.revival_rows == 0 and all(event == FREE for event in state.buffer)
+
+
+def asleep(state: State) -> bool:
+    """Nothing is in memory of the subject."""
+    return state.reads == 0 and state.replayed == 0 and state.fold == NO_FOLD
+
+
+def nobody_there(state: State) -> bool:
+    """Nobody waits, was told anything, or has read."""
+    return state.waiting == NOBODY_WAITS and state.told == NOTHING_TOLD and state.seen == NOTHING_SEEN
+
+
 @always("L1", "without an incarnation nothing is in memory", source=SOURCE, lemma=True)
 def l1(state: State) -> bool:
-    empty = state.max_offset == 0 and all(event == FREE for event in state.buffer) and state.revival_rows == 0
-    asleep = state.fold == NO_FOLD and state.reads == 0 and state.replayed == 0
-    alone = state.waiting == NOBODY_WAITS and state.told == NOTHING_TOLD and state.seen == NOTHING_SEEN
-    return (state.phase != Phase.DOWN or (empty and asleep and alone)) and (awake(state) or asleep)
+    empty = state.phase != Phase.DOWN or (nothing_kept(state) and nobody_there(state))
+    return empty and (awake(state) or asleep(state))
 
 
 @always(

@@ -55,17 +55,26 @@ def tail(state: State) -> int:
     return state.progress.acknowledged - state.progress.checkpoint.position
 
 
+def issued_again(before: State, after: State, issued: int) -> bool:
+    """Whether this step has committed an event with an offset that is not past *issued*."""
+    head_again = after.log.head != before.log.head and after.log.head <= issued
+    return head_again or any(first_seen(before, event) and event.offset <= issued for event in events(after))
+
+
+def highest(state: State) -> int:
+    """The highest offset in sight."""
+    return max(state.log.head, max(event.offset for event in events(state)))
+
+
 def observe(before: State, after: State, ghost: Ghost) -> Ghost:
     """Move the ghost on."""
-    again = any(first_seen(before, event) and event.offset <= ghost.issued for event in events(after))
-    head_again = after.log.head != before.log.head and after.log.head <= ghost.issued
     wakes = before.phase == Phase.OPEN and awake(after)
     same = after.version == ghost.settled
     done = after.progress.acknowledged > before.progress.acknowledged
     lost = wakes and not same
     return Ghost(
-        issued=max(ghost.issued, after.log.head, max(event.offset for event in events(after))),
-        reissued=ghost.reissued or again or head_again,
+        issued=max(ghost.issued, highest(after)),
+        reissued=ghost.reissued or issued_again(before, after, ghost.issued),
         settled=after.version if done else 0 if lost else ghost.settled,
         replayable=(tail(after) if same else after.progress.acknowledged) if wakes else ghost.replayable,
         acknowledged_at_ms=after.now_ms if done else ghost.acknowledged_at_ms,
