@@ -7,12 +7,13 @@ import itertools
 from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 
+import attrs
 import pytest
 
 from deadreckon.impl.events import Event
 from deadreckon.impl.request import Requests
 from deadreckon.impl.request_sqlite import SqliteRequests
-from deadreckon.impl.request_store import Change, Filed, MemoryRequests, RequestStore
+from deadreckon.impl.request_store import UNFILED, Change, Filed, MemoryRequests, RequestStore
 from deadreckon.impl.request_words import (
     NoSuchRequest,
     RequestAttempt,
@@ -358,6 +359,40 @@ def test_q2a_a_newer_incarnation_fences_the_old_one(either: World) -> None:
     assert [told.incarnation for _, told in either.dials] == [1, 2]
 
 
+def test_q2a_who_waits_at_a_fenced_incarnation_is_told_so(either: World) -> None:
+    """Whoever waits where nobody tries the request any more hears of the newer incarnation at the next look."""
+
+    async def main() -> None:
+        async with either.serve() as old:
+            await old.open("r")
+            waiting = asyncio.create_task(old.answer("r"))
+            await either.timer.pause(1)
+            async with either.serve() as new:
+                assert await new.run("r", either.attempt("new")) == "new"
+                with pytest.raises(Fenced):
+                    await waiting
+                assert either.now_ms <= 60_001
+            with pytest.raises(Fenced):
+                await old.answer("r")
+        await either.store.close()
+
+    either.run(main())
+
+
+def test_the_latest_come_first() -> None:
+    """Operators see the youngest requests first, settled ones too."""
+
+    async def main() -> None:
+        store = MemoryRequests()
+        incarnation = await store.claim()
+        for name, opened_at_ms in (("a", 1), ("b", 3), ("c", 2)):
+            opened = attrs.evolve(UNFILED, opened_at_ms=opened_at_ms)
+            await store.transact(incarnation, name, lambda _, opened=opened: opened)  # type: ignore[misc]  # a default
+        assert [name for name, _ in await store.latest(2)] == ["b", "c"]
+
+    asyncio.run(main())
+
+
 def test_q7_an_outcome_is_told_until_it_is_heard(world: World) -> None:
     """An expiry is told again if the one who is told raises, or dies before that is recorded; never silence."""
     deaf = [True, True, False]
@@ -522,6 +557,29 @@ def test_a_store_that_fails_past_the_horizon_is_told() -> None:
 
     world.run(main())
     assert world.dials == []
+
+
+def test_q5_a_request_opened_while_timers_are_looked_at_is_not_overslept() -> None:
+    """What is opened just after the store was read for horizons, and just before the sleep, wakes whoever sleeps."""
+    store = MemoryRequests()
+    world = World(store)
+    policy = RequestPolicy(horizon_ms=50, floor_ms=1)
+
+    async def slow(point: str) -> None:
+        if point == "unfinished.after":
+            await world.timer.pause(10)
+
+    async def main() -> None:
+        async with world.serve(policy) as requests:
+            store.hook = slow
+            await world.timer.pause(5)  # the first look has begun
+            await requests.open("r")
+            with pytest.raises(RequestExpired):
+                await requests.answer("r")
+            assert world.now_ms <= 5 + 50 + 20
+            store.hook = None
+
+    world.run(main())
 
 
 def lived(world: World, main: Coroutine[object, object, None]) -> bool:

@@ -35,7 +35,7 @@ from deadreckon.spec.request_state import RequestPolicy, Status
 from .events import Emitter, Sink
 from .request_drive import Attempter, Driven
 from .request_steps import Life, Steps, boot
-from .request_store import Filed, RequestStore
+from .request_store import Filed, RequestStore, admit
 from .request_words import (
     REASONS,
     NoSuchRequest,
@@ -280,6 +280,7 @@ class Requests:
     async def _tidy(self) -> int:
         """Settle every request that is past its horizon, tell every outcome; how long until there is more to do."""
         pause_ms = LOOK_EVERY_MS
+        admit(self.incarnation, await self._store.living())  # or who waits here would never hear of it
         for request_id, filed in await self._store.unfinished():
             with self._using(request_id) as driven:
                 request = filed.request
