@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from deadreckon.cli.commands import command
 from deadreckon.cli.holds import printable
-from deadreckon.impl.hold_decisions import add_key
+from deadreckon.impl.hold_decisions import add_key, decide
 from deadreckon.impl.hold_memory import Asked, boot
 from deadreckon.impl.hold_steps import Steps
 from deadreckon.impl.journal import Held
@@ -273,3 +273,103 @@ def test_a_busy_journal_is_asked_again(db: Path) -> None:
     connection.close()
     assert (ended.exit_code, ended.stderr) == (0, "")
     assert known(db).hold.approved == (True, True)
+
+
+def test_list_never_cuts_an_id(tmp_path: Path) -> None:
+    """On a narrow terminal the id of a hold is whole: it is what is copied to approve it."""
+    ident = "4f889fe8f8304061a1f5b0c7d2e3f4a5"
+    parked(tmp_path / "db", ident, requests=("GET https://example.test/" + "x" * 300,))
+    for columns in ("60", "80"):
+        ended = CliRunner().invoke(command, ["holds", "list", "--db", str(tmp_path / "db")], env={"COLUMNS": columns})
+        assert ident in ended.stdout
+
+
+def test_list_has_the_first_requests_of_many(tmp_path: Path) -> None:
+    """Of a large batch the list has a few requests, and how many more there are; show has all."""
+    parked(tmp_path / "db", requests=[f"GET /{at}" for at in range(30)])
+    listed = holds("list", "--db", tmp_path / "db").stdout
+    assert "3: GET /3" in listed
+    assert "GET /4" not in listed
+    assert "... and 26 more" in listed
+    assert "GET /29" in holds("show", "--db", tmp_path / "db", "h1").stdout
+
+
+def detached(db: Path, *, gone: bool = False) -> None:
+    """The caller of the hold is cut off, or says goodbye."""
+
+    async def run() -> None:
+        async with SqliteJournal(db) as journal:
+            steps = Steps(journal, await boot(journal), "h1", HoldPolicy(), 29_999, (await journal.read("h1")).held)
+            await steps.detach()
+            if gone:
+                await steps.leave(goodbye=True)
+
+    asyncio.run(run())
+
+
+def test_approve_tells_that_nobody_waits(db: Path) -> None:
+    """H12: whoever approves for a caller that is not there is told that nothing is sent unless it comes back in time."""
+    assert "comes back" not in holds("list", "--db", db).stdout
+    detached(db)
+    assert "agent 7 (detached, 29 s left)" in holds("list", "--db", db).stdout
+    ended = holds("approve", "--db", db, "h1")
+    assert ended.exit_code == 0
+    assert "its caller is agent 7 (detached, 29 s left): nothing is sent unless it comes back" in ended.stdout
+
+
+def test_a_refusal_tells_nobody_to_come_back(db: Path) -> None:
+    """A veto sends nothing anyhow."""
+    detached(db)
+    assert "comes back" not in holds("reject", "--db", db, "h1").stdout
+
+
+def test_an_unsigned_approval_is_told_how_to_sign(db: Path, tmp_path: Path) -> None:
+    """H11: each refusal has its own words: how to sign, or that the signature is not by an active key."""
+    key = new_private_key()
+    (tmp_path / "pem").write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+
+    async def activate() -> None:
+        public = public_key_b64(new_private_key())
+        async with SqliteJournal(db) as journal:
+            await add_key(journal, key_id(public), public, by="ada")
+
+    asyncio.run(activate())
+    assert "--sign-with KEY.pem" in holds("approve", "--db", db, "h1").stderr
+    assert "not by an active key" in holds("approve", "--db", db, "h1", "--sign-with", tmp_path / "pem").stderr
+
+
+def test_nobody_else_writes_to_the_terminal(tmp_path: Path) -> None:
+    """The caller's name, who decided and why are shown with their control characters spelt out, as requests are."""
+    evil = "\x1b[2Jx"
+
+    async def run() -> None:
+        async with SqliteJournal(tmp_path / "db") as journal:
+            steps = Steps(journal, await boot(journal), "h1", HoldPolicy(), 60_000)
+            await steps.ask(Asked(("a", "b"), evil, "k", HoldPolicy()))
+            await decide(journal, "h1", [True, False], evil, evil)
+
+    asyncio.run(run())
+    for verb in (("list",), ("show", "h1")):
+        shown = holds(verb[0], "--db", tmp_path / "db", *verb[1:]).stdout
+        assert "\\x1b[2Jx" in shown
+        assert "\x1b" not in shown
+    assert "decided by \\x1b[2Jx: \\x1b[2Jx" in holds("show", "--db", tmp_path / "db", "h1").stdout
+
+
+@pytest.mark.parametrize(("policy", "words"), [(HoldPolicy(hold_ms=1), "expired"), (HoldPolicy(), "abandoned")])
+def test_show_tells_how_it_ended(tmp_path: Path, policy: HoldPolicy, words: str) -> None:
+    """H6: expired, abandoned and refused are three different ends, and shown as such."""
+    parked(tmp_path / "db", policy=policy)
+    if words == "abandoned":
+        detached(tmp_path / "db", gone=True)
+
+    async def run() -> None:
+        async with SqliteJournal(tmp_path / "db") as journal:
+            held = (await journal.read("h1")).held
+            steps = Steps(journal, await boot(journal), "h1", policy, 1, held)
+            await (steps.expire() if words == "expired" else steps.abandon())
+
+    asyncio.run(run())
+    shown = holds("show", "--db", tmp_path / "db", "h1").stdout
+    assert f"hold h1: {words}" in shown
+    assert f"request 0: {words}" in shown

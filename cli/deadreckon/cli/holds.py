@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import click
-from rich.table import Table
+from rich.table import Column, Table
 
 from deadreckon.spec import CallerError
 from deadreckon.spec.hold_state import Caller, Fact, Release
@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 SUMMARY_CHARS = 60
+LISTED = 4
+"""Requests of one hold that a list has."""
+
 PATIENCE_S = 5.0
 """How long an unavailable journal is asked again before the command gives up."""
 
@@ -67,11 +70,13 @@ def list_holds(db: str, json_file: str | None) -> None:
     """List what is not finished, the oldest first: time left, who waits, and what will run."""
     target = Target.at(json_file) if json_file else None
     now_ms, found = on_journal(db, _unfinished)
-    table = Table("hold", "state", "left", "caller", "requests")
+    # An id that is cut can't be copied: whatever else has to give way, it is whole.
+    whole = max((len(printable(held.hold_id)) for held in found), default=0)
+    table = Table(Column("hold", min_width=whole, no_wrap=True), "state", "left", "caller", "requests")
     for held in found:
-        summaries = "\n".join(f"{at}: {shortened(text)}" for at, text in enumerate(held.requests))
         state = state_word(held, now_ms)
-        table.add_row(held.hold_id, state, time_left(held, now_ms), caller_words(held), summaries)
+        ident = printable(held.hold_id)
+        table.add_row(ident, state, time_left(held, now_ms), caller_words(held, now_ms), summary(held))
     console().print(table if found else "no hold waits", soft_wrap=not found)
     _write(target, found, now_ms)
 
@@ -152,6 +157,9 @@ def _decide(
         click.get_current_context().exit(1)
     out = console()
     out.print(f"hold {held.hold_id}: {sum(verdicts)} of {counted(len(verdicts), 'request')} approved", soft_wrap=True)
+    if any(verdicts) and held.hold.caller is not Caller.ATTACHED:
+        lease = f"its caller is {caller_words(held, now_ms)}: nothing is sent unless it comes back"
+        out.print(lease, soft_wrap=True)
     _write(target, [held], now_ms)
 
 
@@ -224,7 +232,7 @@ def print_hold(held: Held, now_ms: int) -> None:
     out = console()
     out.print(f"hold {held.hold_id}: {state_word(held, now_ms)}", soft_wrap=True)
     out.print(f"left: {time_left(held, now_ms)} (deadline {clock_time(held.hold.deadline_at_ms)})", soft_wrap=True)
-    out.print(f"caller: {caller_words(held)}", soft_wrap=True)
+    out.print(f"caller: {caller_words(held, now_ms)}", soft_wrap=True)
     if held.by:
         out.print(
             f"decided by {printable(held.by)}{f': {printable(held.reason)}' if held.reason else ''}", soft_wrap=True
@@ -254,10 +262,23 @@ def time_left(held: Held, now_ms: int) -> str:
     return f"{left_s // 60}:{left_s % 60:02}" if held.hold.fact is Fact.OPEN else "-"
 
 
-def caller_words(held: Held) -> str:
-    """Who waits, and whether it is there."""
-    there = "" if held.hold.caller is Caller.ATTACHED else f" ({held.hold.caller.value})"
-    return f"{printable(held.caller)}{there}"
+def caller_words(held: Held, now_ms: int) -> str:
+    """Who waits, whether it is there, and if not, for how long it may still come back."""
+    named = printable(held.caller) or "unnamed"
+    match held.hold.caller:
+        case Caller.ATTACHED:
+            return named
+        case Caller.DETACHED:
+            return f"{named} (detached, {max(0, held.lease_until_ms - now_ms) // 1000} s left)"
+        case gone:
+            return f"{named} ({gone.value})"
+
+
+def summary(held: Held) -> str:
+    """The first requests of a hold, each on a short line."""
+    lines = [f"{at}: {shortened(text)}" for at, text in enumerate(held.requests[:LISTED])]
+    more = len(held.requests) - LISTED
+    return "\n".join([*lines, f"... and {more} more: deadreckon holds show"] if more > 0 else lines)
 
 
 def clock_time(at_ms: int) -> str:

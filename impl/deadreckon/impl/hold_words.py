@@ -21,6 +21,7 @@ CallerError
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 import attrs
 
@@ -90,9 +91,12 @@ class DoorClosed(CallerError):
 class DecisionRefused(Refused):
     """A decision was not accepted, and nothing was changed: the hold can still be decided validly if it is open."""
 
+    words: ClassVar[str] = ""
+    """What was wrong, where the rule doesn't say it all."""
+
     def __init__(self, hold_id: str, refusal: Refused) -> None:
         self.hold_id = hold_id
-        super().__init__(refusal.rule, refusal.why, event=refusal.event, state=refusal.state)
+        super().__init__(refusal.rule, self.words or refusal.why, event=refusal.event, state=refusal.state)
 
     def __str__(self) -> str:
         return f"hold {self.hold_id}: {super().__str__()}"
@@ -109,13 +113,21 @@ class DecisionSecond(DecisionRefused):
 class DecisionMalformed(DecisionRefused):
     """There are not as many verdicts as requests (H11). Read the hold again, then decide."""
 
+    words = "there are not as many verdicts as requests: read the hold again"
+
 
 class DecisionUnsigned(DecisionRefused):
     """A key is active and the decision approves something (H11). Sign it, and send it again."""
 
+    words = (
+        "a key is active, and the decision approves something: sign it (deadreckon holds approve --sign-with KEY.pem)"
+    )
+
 
 class DecisionForged(DecisionRefused):
     """The signature is not by an active key over these verdicts (H11). Sign again with an active key."""
+
+    words = "the signature is not by an active key over these verdicts: sign again, with an active key"
 
 
 _INVALID = {
