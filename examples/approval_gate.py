@@ -4,8 +4,12 @@
     curl -d '{"amount": 5}' http://127.0.0.1:8080/pay       in a second terminal: waits
     deadreckon holds approve --db holds.db HOLD             in a third: the gate prints this line for each request
 
+Only what was approved is sent on: method, path and body, without the client's headers. The body is shown to the approver
+and kept in the journal if it is short text; a gate for bodies with secrets in them must leave that out.
+
 A client that hangs up leaves its hold: nothing is sent for it any more. A gate that is killed and started again takes
-up what it finds in the journal. The upstream is a toy in the same process, which says each time that it is called.
+up what it finds in the journal; one whose journal another gate has taken over ends. The upstream is a toy in the same
+process, which says each time that it is called.
 """
 
 from __future__ import annotations
@@ -15,6 +19,7 @@ import asyncio
 import hashlib
 import json
 import shlex
+import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -24,6 +29,7 @@ import attrs
 from deadreckon.impl import (
     Door,
     DoorClosed,
+    Fenced,
     HoldEnd,
     HoldRefused,
     InDoubt,
@@ -32,9 +38,13 @@ from deadreckon.impl import (
     SqliteJournal,
     StoreFault,
 )
+from deadreckon.spec import DeadreckonError
 from deadreckon.spec.hold_state import Fact, HoldPolicy
 
 BODY_MAX_BYTES = 1_000_000
+SHOWN_CHARS = 1_000
+"""The longest body that the approver reads in full; of others there is the digest."""
+
 HOST = "127.0.0.1"
 REASONS = {200: "OK", 400: "Bad Request", 403: "Forbidden", 502: "Bad Gateway", 503: "Service Unavailable"}
 
@@ -49,8 +59,10 @@ class Request:
 
     def as_text(self) -> str:
         """What the approver sees, and what is approved: no secrets, and the digest of the very bytes to be sent."""
+        text = self.body.decode("utf-8", "replace")
+        shown = {"body": text} if len(text) <= SHOWN_CHARS and text.encode() == self.body else {}
         digest = hashlib.sha256(self.body).hexdigest()
-        return json.dumps({"method": self.method, "path": self.path, "body_sha256": digest}, sort_keys=True)
+        return json.dumps({"method": self.method, "path": self.path, **shown, "body_sha256": digest})
 
 
 async def read_request(reader: asyncio.StreamReader) -> Request:
@@ -65,8 +77,11 @@ async def read_request(reader: asyncio.StreamReader) -> Request:
         method, path, _ = line.split(" ")
         if not (line.isascii() and line.isprintable()):
             raise ValueError("control characters in the request line")
-        headers = {name.lower(): value.strip() for name, _, value in (field.partition(":") for field in fields)}
-        length = int(headers.get("content-length", "0"))
+        headers = [(name.lower(), value.strip()) for name, _, value in (field.partition(":") for field in fields)]
+        lengths = [value for name, value in headers if name == "content-length"]
+        if any(name == "transfer-encoding" for name, _ in headers) or len(lengths) > 1:
+            raise ValueError("a body without one plain Content-Length: what is approved must be what is sent")
+        length = int(lengths[0]) if lengths else 0
         if not 0 <= length <= BODY_MAX_BYTES:
             raise ValueError(f"a body of {length} bytes")
         return Request(method, path, await reader.readexactly(length))
@@ -114,6 +129,7 @@ class Gate:
 
     door: Door
     upstream_port: int
+    replaced: asyncio.Event = attrs.field(factory=asyncio.Event)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One client: its request waits in a task that ends when the client hangs up."""
@@ -150,6 +166,9 @@ class Gate:
             return response(502, {"error": "in doubt", "why": str(doubt)})
         except HoldEnd as end:
             return response(403, {"error": type(end).__name__, "why": str(end)})
+        except Fenced:
+            self.replaced.set()
+            return response(503, {"error": "another gate has taken over"})
         except (StoreFault, DoorClosed) as fault:
             return response(503, {"error": "no journal, or no door", "why": str(fault)})
         except OSError as failure:
@@ -173,16 +192,20 @@ async def announce(journal: Journal, db: Path) -> None:
 
 
 async def main(db: Path, port: int, hold_ms: int) -> None:
-    """Serve until interrupted."""
+    """Serve until interrupted, or until another gate takes the journal over."""
     upstream = await asyncio.start_server(Upstream().serve, HOST, 0)
     async with SqliteJournal(db) as journal, Door(journal, HoldPolicy(hold_ms=hold_ms)) as door:
-        gate = await asyncio.start_server(Gate(door, upstream.sockets[0].getsockname()[1]).serve, HOST, port)
-        print(f"gate: http://{HOST}:{gate.sockets[0].getsockname()[1]}", flush=True)
+        gate = Gate(door, upstream.sockets[0].getsockname()[1])
+        server = await asyncio.start_server(gate.serve, HOST, port)
+        print(f"gate: http://{HOST}:{server.sockets[0].getsockname()[1]}", flush=True)
         announcing = asyncio.create_task(announce(journal, db))
         try:
-            await gate.serve_forever()
+            await gate.replaced.wait()
+            print("gate: another one has taken over", flush=True)
+            await asyncio.sleep(1)  # the last answer goes out
         finally:
             announcing.cancel()
+            server.close()
 
 
 if __name__ == "__main__":
@@ -191,5 +214,9 @@ if __name__ == "__main__":
     parser.add_argument("--port", type=int, default=8080)
     parser.add_argument("--hold-ms", type=int, default=600_000)
     options = parser.parse_args()
-    with suppress(KeyboardInterrupt):
+    try:
         asyncio.run(main(options.db, options.port, options.hold_ms))
+    except (OSError, DeadreckonError) as failure:
+        sys.exit(f"gate: {failure}")
+    except KeyboardInterrupt:
+        pass

@@ -103,7 +103,8 @@ def test_an_approved_request_is_sent_once(db: Path) -> None:
     with gate(db) as running:
         answer = running.post("/pay", b'{"amount": 5}')
         _, *arguments = running.command()
-        assert '"path": "/pay"' in running.seen[-2]
+        waiting = 'waiting: {"method": "POST", "path": "/pay", "body": "{\\"amount\\": 5}", "body_sha256"'
+        assert running.seen[-2].startswith(waiting)
         assert not answer.done()
         assert running.calls() == 0
         assert deadreckon(*arguments, "--by", "ada").returncode == 0
@@ -178,7 +179,14 @@ def test_a_killed_gate_sends_nothing_for_the_dead(db: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "sent", [b"GET /a\nX: y HTTP/1.1\r\n\r\n", b"GET\r\n\r\n", b"GET /a HTTP/1.1\r\nContent-Length: -1\r\n\r\n"]
+    "sent",
+    [
+        b"GET /a\nX: y HTTP/1.1\r\n\r\n",
+        b"GET\r\n\r\n",
+        b"GET /a HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
+        b"POST /a HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n",
+        b"POST /a HTTP/1.1\r\nContent-Length: 1\r\ncontent-length: 2\r\n\r\nxy",
+    ],
 )
 def test_what_is_no_request_is_not_parked(db: Path, sent: bytes) -> None:
     """What can't be sent on as it was approved is refused at once, and nobody is asked about it."""
@@ -186,3 +194,25 @@ def test_what_is_no_request_is_not_parked(db: Path, sent: bytes) -> None:
         client.sendall(sent)
         assert client.makefile("rb").readline() == b"HTTP/1.1 400 Bad Request\r\n"
         assert deadreckon("holds", "list", "--db", str(db)).stdout == "no hold waits\n"
+
+
+def test_a_gate_that_is_replaced_ends(db: Path) -> None:
+    """The earlier gate of a journal is fenced: it says so to whoever asks next, and ends."""
+    with gate(db) as first, gate(db):
+        status, content = first.post("/pay").result(PATIENCE_S)
+        assert (status, content) == (503, {"error": "another gate has taken over"})
+        first.process.wait(PATIENCE_S)
+        assert first.process.returncode == 0
+
+
+@pytest.mark.parametrize("wrong", [("--hold-ms", "0"), ("--db", "/nonexistent/x.db"), ("--port", "1")])
+def test_a_gate_that_can_t_start_says_why(db: Path, wrong: tuple[str, str]) -> None:
+    """A wrong argument ends with one line, not with a traceback."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        given = ("--port", str(taken.getsockname()[1])) if wrong[0] == "--port" else wrong
+        command = [sys.executable, str(EXAMPLE), "--db", str(db), "--port", "0", *given]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE_S, env=environment)
+    assert done.returncode == 1
+    assert done.stderr.startswith("gate: ")
+    assert "Traceback" not in done.stderr
