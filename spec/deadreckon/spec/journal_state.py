@@ -7,7 +7,7 @@ from enum import Enum
 import attrs
 
 from .errors import PolicyError, Refused
-from .language import require
+from .language import UNLIMITED, require
 
 REVIVAL_ROWS = 1
 """Durable rows that one revival may add, at most."""
@@ -27,7 +27,7 @@ class Phase(Enum):
 
 @attrs.frozen
 class JournalPolicy:
-    """Limits of a journal.
+    """Limits of a journal; each may be :data:`UNLIMITED`.
 
     Attributes:
         buffer_max_bytes: what the buffered ephemeral events may take together; at least 1.
@@ -45,8 +45,8 @@ class JournalPolicy:
     def __attrs_post_init__(self) -> None:
         for field in attrs.fields(JournalPolicy):
             value = getattr(self, field.name)
-            if type(value) is not int:
-                raise PolicyError(f"{field.name} is {value!r}: give an integer")
+            if type(value) is not int or value > UNLIMITED:
+                raise PolicyError(f"{field.name} is {value!r}: give an integer, or UNLIMITED")
         try:
             policy_is_valid(self)
         except Refused as refusal:
