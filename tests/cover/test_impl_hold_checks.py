@@ -17,6 +17,7 @@ from deadreckon.impl import (
     Entry,
     Grant,
     HoldExpired,
+    HoldRefused,
     InDoubt,
     Moment,
     SqliteJournal,
@@ -419,3 +420,56 @@ def test_h2_holds_expire_after_the_wall_clock_was_set_back(tmp_path: Path) -> No
                 await asyncio.wait_for(door.ask(["x"]), 10)
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("wrong", [["r"] * 1_001, ["x" * 100_001]])
+def test_a_hold_is_no_larger_than_a_person_can_judge(wrong: list[str]) -> None:
+    """Too many requests, and one that is too long, are refused before anything is written."""
+
+    async def story(journal: MemoryJournal, door: Door) -> None:
+        with pytest.raises(CallerError, match="give"):
+            await door.ask(wrong)
+        assert await journal.newest() == 1
+
+    told(story)
+
+
+def test_h5_all_refusals_of_a_batch_are_told_at_once() -> None:
+    """However many requests are refused, their caller is told after one append, and each is on record."""
+    appends = 0
+
+    async def story(journal: MemoryJournal, door: Door) -> None:
+        nonlocal appends
+        task, hold_id = await asked(journal, door, *["r"] * 1_000)
+
+        async def count(name: str) -> None:
+            nonlocal appends
+            appends += name == "append.before"
+
+        journal.hook = count
+        await reject(journal, hold_id, by="ada")
+        with pytest.raises(HoldRefused):
+            await task
+        facts = await journal.facts(hold_id=hold_id, limit=2_000)
+        assert [fact.body["index"] for fact in facts if fact.type == "caller.told"] == list(range(1_000))
+
+    told(story)
+    assert appends == 2
+
+
+def test_coalescing_stops_at_a_full_hold() -> None:
+    """A group that would grow too large is sent as it is, and another one is begun; a door that closes ends both."""
+    timer = VirtualTimer()
+    journal = MemoryJournal(timer)
+
+    async def main() -> None:
+        async with Door(journal, debounce_ms=100) as door:
+            tasks = [asyncio.create_task(door.ask(["r"] * 600, caller="c")) for _ in range(2)]
+            await timer.pause(500)
+            assert [len(held.requests) for held in await open_holds(journal)] == [600, 600]
+            tasks += [asyncio.create_task(door.ask(["r"] * 600, caller="c")) for _ in range(2)]
+            await timer.pause(50)
+        for end in await asyncio.gather(*tasks, return_exceptions=True):
+            assert isinstance(end, DoorClosed)
+
+    run_virtual(main(), timer)

@@ -7,6 +7,10 @@ from typing import Final
 
 from deadreckon.spec.errors import CallerError, PolicyError
 
+REQUESTS_MAX: Final = 1_000
+REQUEST_MAX_CHARS: Final = 100_000
+"""Limits of one hold."""
+
 DAY_MS: Final = 86_400_000
 """The longest that a lease, a patience or a cadence may be."""
 
@@ -35,18 +39,22 @@ def check_span(name: str, value: object, least: int, most: int = DAY_MS) -> None
 
 
 def checked_requests(requests: object) -> tuple[str, ...]:
-    """*requests* as a batch: at least one text.
+    """*requests* as a batch: at least one text, and no more than a person can judge.
 
     Raises:
-        CallerError: there is none, or one is no text.
+        CallerError: there is none, there are too many, or one is no text, or too long.
     """
     if isinstance(requests, str) or not isinstance(requests, Iterable):
         raise CallerError(f"requests are {requests!r:.60}: give at least one text in a list")
     batch = tuple(requests)
-    if not batch:
-        raise CallerError("requests are empty: give at least one text in a list")
+    if not 1 <= len(batch) <= REQUESTS_MAX:
+        raise CallerError(f"there are {len(batch)} requests: give 1 to {REQUESTS_MAX}")
     for at, request in enumerate(batch):
         check_text(**{f"request {at}": request})
+        if len(request) > REQUEST_MAX_CHARS:
+            raise CallerError(
+                f"request {at} has {len(request)} characters: give a digest, or {REQUEST_MAX_CHARS} at most"
+            )
     return batch
 
 

@@ -9,6 +9,7 @@ import attrs
 
 from deadreckon.spec.hold_words import coalesced_until_ms
 
+from .hold_checks import REQUESTS_MAX
 from .hold_parked import Parked
 from .timer import Timer
 
@@ -26,6 +27,11 @@ class _Group:
     members: list[tuple[tuple[str, ...], asyncio.Future[Seat]]] = attrs.field(factory=list)
     task: asyncio.Task[None] | None = None
 
+    @property
+    def size(self) -> int:
+        """How many requests are in it."""
+        return sum(len(requests) for requests, _ in self.members)
+
 
 class Groups:
     """The groups that are open at one door."""
@@ -34,7 +40,7 @@ class Groups:
         self._timer = timer
         self._debounce_ms = debounce_ms
         self._open: dict[Hashable, _Group] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], _Group] = {}
 
     def join(self, name: Hashable, requests: tuple[str, ...], park: Park) -> asyncio.Future[Seat]:
         """Add *requests* to the group of that name; each arrival extends it, to three times the debounce at most.
@@ -43,11 +49,11 @@ class Groups:
         """
         now_ms = self._timer.now_ms()
         group = self._open.get(name)
-        if group is None:
+        if group is None or group.size + len(requests) > REQUESTS_MAX:  # one that is full is sent in its time
             group = self._open[name] = _Group(now_ms, now_ms)
             group.task = asyncio.create_task(self._send(name, group, park))
-            self._tasks.add(group.task)
-            group.task.add_done_callback(self._tasks.discard)
+            self._tasks[group.task] = group
+            group.task.add_done_callback(self._tasks.pop)
         group.until_ms = coalesced_until_ms(self._debounce_ms, group.opened_at_ms, now_ms)
         seat: asyncio.Future[Seat] = asyncio.get_running_loop().create_future()
         group.members.append((requests, seat))
@@ -56,7 +62,7 @@ class Groups:
     async def close(self, error: Exception) -> None:
         """Whoever waits for a group is given *error*."""
         tasks = list(self._tasks)
-        for group in self._open.values():
+        for group in self._tasks.values():
             for _, seat in group.members:
                 if not seat.done():
                     seat.set_exception(error)
@@ -67,7 +73,8 @@ class Groups:
     async def _send(self, name: Hashable, group: _Group, park: Park) -> None:
         while (left_ms := group.until_ms - self._timer.now_ms()) > 0:
             await self._timer.pause(left_ms)
-        del self._open[name]
+        if self._open.get(name) is group:
+            del self._open[name]
         members = [(requests, seat) for requests, seat in group.members if not seat.done()]
         if members:
             await self._park(members, park)

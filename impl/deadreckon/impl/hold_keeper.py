@@ -224,9 +224,8 @@ class Keeper:
         if held.hold.fact is Fact.OPEN:
             raise JournalUnavailable("the hold has no end yet", hold_id=steps.hold_id)
         outcomes = tuple(outcome(held.hold, at) for at in positions)
-        for at in positions:
-            with suppress(Refused, StoreFault):  # nothing to tell yet, or told before
-                await steps.tell(at)
+        with suppress(Refused, StoreFault):  # nothing to tell yet, or told before
+            await steps.tell_all(positions)
         approved = [told for told in outcomes if told is not Told.REFUSED]
         if not approved:
             raise ended(Told.REFUSED, steps.hold_id, None, held)

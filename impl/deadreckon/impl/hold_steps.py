@@ -209,16 +209,34 @@ class Steps:
 
     async def tell(self, request: int) -> Hold:
         """The caller is told what the journal says; that it was told is appended, if the journal answers."""
+        return await self.tell_all((request,))
 
-        def body(hold: Hold) -> dict[str, Json]:
-            return {"index": request, "outcome": hold.told[request].value.replace(" ", "-")}
+    async def tell_all(self, requests: Sequence[int]) -> Hold:
+        """:meth:`tell`, of each request of which there is something to tell, in one append; refused if there is none."""
+        told: list[int] = []
 
-        move: Move = lambda state: spec.tell(state, ONLY, request)  # noqa: E731 - as above
+        def move(state: State) -> State:
+            told.clear()
+            refusals: list[Refused] = []
+            for request in requests:
+                try:
+                    state = spec.tell(state, ONLY, request)
+                    told.append(request)
+                except Refused as refusal:
+                    refusals.append(refusal)
+            if not told:
+                raise refusals[0]
+            return state
+
+        def bodies(hold: Hold) -> list[dict[str, Json]]:
+            return [{"index": at, "outcome": hold.told[at].value.replace(" ", "-")} for at in told]
+
         try:
-            return await self._done("tell", move, lambda hold: (Entry("caller.told", body(hold)),))
+            return await self._done("tell", move, lambda hold: [Entry("caller.told", body) for body in bodies(hold)])
         except JournalUnavailable:
             hold = await self._remember("tell", move)
-            self._tell("caller.told", **body(hold))
+            for body in bodies(hold):
+                self._tell("caller.told", **body)
             return hold
 
     async def decide(self, verdicts: Sequence[bool], evidence: Evidence) -> Hold:
