@@ -11,6 +11,7 @@ import attrs
 import pytest
 
 from deadreckon.impl import (
+    DecisionForged,
     DecisionSecond,
     Door,
     DoorClosed,
@@ -19,9 +20,11 @@ from deadreckon.impl import (
     HoldExpired,
     HoldRefused,
     InDoubt,
+    JournalUnavailable,
     Moment,
     SqliteJournal,
     StoreClosed,
+    StoreUnavailable,
     SystemTimer,
     Written,
     add_key,
@@ -473,3 +476,141 @@ def test_coalescing_stops_at_a_full_hold() -> None:
             assert isinstance(end, DoorClosed)
 
     run_virtual(main(), timer)
+
+
+def test_a_hold_ends_within_what_its_caller_can_wait() -> None:
+    """Parking refuses what can't be awaited: by the deadline itself, however long the journal was away."""
+
+    async def story(journal: MemoryJournal, door: Door) -> None:
+        assert door.policy.hold_ms == 20_000
+        with pytest.raises(PolicyError, match="19999 only"):
+            await door.ask(["a"], horizon_ms=19_999)
+        task = asyncio.create_task(door.ask(["a"], caller="c", horizon_ms=20_000))
+        await journal.timer.pause(1)
+        (held,) = await open_holds(journal)
+        await approve(journal, held.hold_id, by="ada")
+        await task
+
+        async def slowly(name: str) -> None:
+            if name == "append.before":
+                await journal.timer.pause(500)
+
+        journal.hook = slowly
+        with pytest.raises(PolicyError, match="400 ms longer than its caller waits"):
+            await door.ask(["b"], horizon_ms=20_100)
+        journal.hook = None
+        journal.down()
+        with pytest.raises(JournalUnavailable):
+            await door.ask(["c"], horizon_ms=21_000)
+        journal.up()
+        assert await open_holds(journal) == []
+
+    told(story, policy=HoldPolicy(hold_ms=20_000), caller_lease_ms=300, reconcile_every_ms=10_000)
+
+
+def test_grouping_keeps_keys_and_the_nameless_apart() -> None:
+    """Requests with keys of their own, and those of nobody, are holds of their own, however close they come."""
+    timer = VirtualTimer()
+    journal = MemoryJournal(timer)
+
+    async def main() -> None:
+        async with Door(journal, debounce_ms=100) as door:
+            asks = [door.ask(["a"], caller="c", key=key) for key in ("k", "l")]
+            asks += [door.ask(["a"]) for _ in range(2)]
+            asks += [door.ask(["a"], caller="c", horizon_ms=600_000) for _ in range(2)]
+            tasks = [asyncio.create_task(ask) for ask in asks]
+            await timer.pause(300)
+            assert [len(held.requests) for held in await open_holds(journal)] == [1] * 6
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    run_virtual(main(), timer)
+
+
+@pytest.mark.parametrize("index", [-1, 2])
+def test_h1_no_release_of_an_index_that_is_none(index: int) -> None:
+    """An index outside of the batch releases nothing, not the last one either."""
+
+    async def story(journal: MemoryJournal, door: Door) -> None:
+        grant = await granted(journal, door, "a", "b")
+        with pytest.raises(CallerError, match="give 0 to 1"):
+            await door.release(grant, index, effect)
+        assert "release.started" not in [fact.type for fact in await journal.facts()]
+
+    told(story)
+
+
+def test_h6_a_decision_sent_again_under_its_key_is_the_same() -> None:
+    """A lost acknowledgement of a decision is repeated with its key, and is no second decision."""
+
+    async def story(journal: MemoryJournal, door: Door) -> None:
+        task, hold_id = await asked(journal, door, "a")
+        journal.unacknowledged = 1
+        with pytest.raises(JournalUnavailable):
+            await decide(journal, hold_id, [True], "ada", key="once")
+        assert (await decide(journal, hold_id, [True], "ada", key="once")).by == "ada"
+        assert (await task).approved == (True,)
+
+    told(story)
+
+
+@pytest.mark.parametrize(("signature", "key_id"), [("signed", ""), ("", "k"), ("signed", "k")])
+def test_h11_half_a_signature_is_none(signature: str, key_id: str) -> None:
+    """A signature without a key's name, a name without a signature, and both at a journal that verifies nothing."""
+
+    async def story(journal: MemoryJournal, door: Door) -> None:
+        task, hold_id = await asked(journal, door, "a")
+        with pytest.raises(DecisionForged):
+            await decide(journal, hold_id, [True], "ada", "", signature, key_id)
+        await approve(journal, hold_id, by="ada")
+        await task
+
+    told(story)
+
+
+def test_h12_a_caller_that_could_not_come_back_is_not_waited_for() -> None:
+    """An attach that fails leaves nobody behind: the hold is abandoned once the lease of its caller has lapsed."""
+
+    async def story(journal: MemoryJournal, door: Door) -> None:
+        task, hold_id = await asked(journal, door, "a")
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+        async def fails(name: str) -> None:
+            if name.startswith("append"):
+                raise StoreUnavailable("not now")
+
+        journal.hook = fails
+        with pytest.raises(StoreUnavailable):
+            await door.attach(hold_id)
+        journal.hook = None
+        await journal.timer.pause(5_000)
+        held = (await journal.read(hold_id)).held
+        assert held is not None
+        assert held.hold.fact is Fact.ABANDONED
+
+    told(story, caller_lease_ms=1_000)
+
+
+def test_a_hold_with_a_release_under_way_is_not_forgotten() -> None:
+    """While an effect runs, a second call of release joins it, however often the door has reconciled meanwhile."""
+    calls = 0
+
+    async def story(journal: MemoryJournal, door: Door) -> None:
+        grant = await granted(journal, door, "a")
+        done = asyncio.Event()
+
+        async def slow(release_id: str) -> str:
+            nonlocal calls
+            calls += 1
+            await done.wait()
+            return release_id
+
+        first = asyncio.create_task(door.release(grant, 0, slow))
+        await journal.timer.pause(60_000)
+        second = asyncio.create_task(door.release(grant, 0, slow))
+        await journal.timer.pause(1)
+        done.set()
+        assert {await first, await second} == {f"{grant.hold_id}/0"}
+
+    told(story)
+    assert calls == 1

@@ -33,6 +33,10 @@ A request that is worth ten minutes, and not one more::
         answer = await requests.run(turn_id, ask_the_model)                     # or RequestExpired, RequestFailed
 """
 
+from deadreckon.spec.errors import CallerError, EnvironmentFault, PolicyError, Refused
+from deadreckon.spec.hold_state import HoldPolicy
+from deadreckon.spec.incident_state import RecoveryPolicy
+
 from .clock import Clock, SystemClock
 from .events import Event, EventLog, Sink
 from .hold import Door
@@ -127,6 +131,7 @@ __all__ = [
     "Attempt",
     "Attempter",
     "Ballot",
+    "CallerError",
     "Change",
     "Clock",
     "Closed",
@@ -142,6 +147,7 @@ __all__ = [
     "DoorLife",
     "Effect",
     "Entry",
+    "EnvironmentFault",
     "Event",
     "EventLog",
     "Fenced",
@@ -153,6 +159,7 @@ __all__ = [
     "HoldEnd",
     "HoldExpired",
     "HoldLapsed",
+    "HoldPolicy",
     "HoldRefused",
     "HoldSettled",
     "HoldSteps",
@@ -175,10 +182,13 @@ __all__ = [
     "NotEntered",
     "OnOutcome",
     "OnTerminal",
+    "PolicyError",
     "Predicate",
     "Receipt",
     "Recorded",
     "Recovery",
+    "RecoveryPolicy",
+    "Refused",
     "RequestAttempt",
     "RequestConflict",
     "RequestEnd",

@@ -142,9 +142,10 @@ class Door:
         Args:
             requests: one text each, as approvers see it: a digest, or canonical JSON; no secrets.
             hold_ms: from now to the deadline; the policy's without it.
-            caller, rule: requests of the same caller and rule become one hold; without a caller, they never do.
-            key: makes a repetition known: the same key and requests are the same hold, at any door.
-            horizon_ms: how long the caller itself can wait; a longer hold is refused at once.
+            caller, rule: requests of the same caller and rule become one hold; without a caller, or with a *key* or a
+                *horizon_ms* of its own, they never do.
+            key: makes a repetition known: the same key, requests, caller and hold_ms are the same hold, at any door.
+            horizon_ms: how long the caller itself can wait, from now; a hold that would last longer is refused.
 
         Raises:
             HoldRefused, HoldExpired, HoldAbandoned, HoldLapsed, InDoubt: the end of the hold.
@@ -157,10 +158,11 @@ class Door:
             raise PolicyError(f"hold_ms is {policy.hold_ms}, and the caller waits for {horizon_ms!r} only: give less")
         batch = checked_requests(requests)
         check_text(caller=caller, rule=rule, key="" if key is None else key)
-        if self._groups is not None and caller and key is None:
+        latest_at_ms = None if horizon_ms is None else self._journal.now_ms() + horizon_ms
+        if self._groups is not None and caller and key is None and horizon_ms is None:
             parked, positions = await self._seated(keeper, self._groups, (caller, rule), batch, policy)
         else:
-            asked = Asked(batch, caller, key or uuid.uuid4().hex, policy)
+            asked = Asked(batch, caller, key or uuid.uuid4().hex, policy, latest_at_ms)
             parked = await keeper.park(asked, 1, self._park_patience_ms)
             positions = range(len(batch))
         return await keeper.answered(parked, positions)

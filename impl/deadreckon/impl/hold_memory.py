@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import attrs
 
 from deadreckon.spec import hold as spec
-from deadreckon.spec.errors import Refused
+from deadreckon.spec.errors import PolicyError, Refused
 from deadreckon.spec.hold_state import Call, Caller, Evidence, Hold, HoldPolicy, State, Told, Wait
 from deadreckon.spec.hold_words import with_hold
 
@@ -72,12 +72,27 @@ class Asked:
         caller: who asks.
         key: what makes a repetition known.
         policy: with the time that this hold may take.
+        latest_at_ms: until when the caller itself can wait; None: as long as it takes.
     """
 
     requests: tuple[str, ...]
     caller: str
     key: str
     policy: HoldPolicy
+    latest_at_ms: int | None = None
+
+    def parked(self, state: State, acknowledged: bool) -> State:
+        """The state once it is parked (spec ``ask``).
+
+        Raises:
+            PolicyError: the deadline would be later than the caller can wait.
+        """
+        after = spec.ask(self.policy, state, ONLY, acknowledged)
+        deadline_ms = after.holds[ONLY].deadline_at_ms
+        if self.latest_at_ms is not None and deadline_ms > self.latest_at_ms:
+            late_ms = deadline_ms - self.latest_at_ms
+            raise PolicyError(f"the hold would last {late_ms} ms longer than its caller waits: give less hold_ms")
+        return after
 
     @property
     def body(self) -> str:

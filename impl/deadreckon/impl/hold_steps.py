@@ -87,7 +87,7 @@ class Steps:
 
         def move(state: State) -> State:
             before.append(unasked(state))
-            return spec.ask(asked.policy, before[-1], ONLY, True)
+            return asked.parked(before[-1], True)
 
         new = Held(self.hold_id, blank(len(asked.requests)), asked.requests, asked.caller, 0)
         if self.memory.wait is not Wait.ASKING:
