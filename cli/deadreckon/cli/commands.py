@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import sys
 from collections.abc import Sequence
 
 import attrs
@@ -26,6 +27,16 @@ from .verdicts import VIOLATED, MachineReport, exit_code, report
 LIMITS = "Exit codes: 0 all holds; 1 a rule is violated or a variant survives; 2 wrong usage, or not known."
 
 
+DAY_SECONDS = 86_400
+
+
+def no_nan(value: float | None) -> float | None:
+    """*value*, unless it is not a number: that is in every range, since it is compared with nothing."""
+    if value is not None and value != value:
+        raise click.BadParameter("nan is not a number of seconds")
+    return value
+
+
 class Verbs(click.Group):
     """The command; an error that is nobody's surprise ends it with one line and exit code 2."""
 
@@ -39,6 +50,8 @@ class Verbs(click.Group):
             click.echo("deadreckon: interrupted", err=True)
         except RecursionError:
             click.echo("deadreckon: the machine nests too deeply to be followed", err=True)
+        except BrokenPipeError:  # Whoever read has gone: nothing is known, and nobody is left to be told.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return ctx.exit(2)
 
 
@@ -92,7 +105,10 @@ json_option = click.option("--json", "json_file", metavar="FILE", help="Write th
     "--depth", type=click.IntRange(min=1), default=Plan().depth, show_default=True, help="Steps of the bounded check."
 )
 @click.option(
-    "--seconds", type=click.FloatRange(min=0, min_open=True), help="Time for each solver, before the answer is unknown."
+    "--seconds",
+    type=click.FloatRange(min=0, max=DAY_SECONDS, min_open=True),
+    callback=lambda _context, _option, value: no_nan(value),
+    help="Time for each solver, before the answer is unknown.",
 )
 @jobs_option
 @click.option("--no-defects", is_flag=True, help="Leave the known-bad variants out.")
@@ -124,6 +140,8 @@ def check(
         if rule not in known:
             raise CallerError(f"no rule {rule} in {', '.join(one.machine.name for one in found)}: {', '.join(known)}")
     targets = [Target.at(file) if file else None for file in (json_file, junit_file)]
+    if json_file and junit_file and os.path.abspath(json_file) == os.path.abspath(junit_file):
+        raise CallerError(f"--json and --junitxml both name {json_file}: one would overwrite the other, name two files")
     outcome = worked([task for one in found for task in tasks(one.reference, one.machine, plan)], jobs)
     reports = [report(one.given, one.machine, plan, outcome.findings) for one in found]
     if not outcome.stopped:
