@@ -87,7 +87,18 @@ def _request(store: str, directory: str) -> DriverMaker:
     return lambda: RequestDriver(RequestFileDisk(directory) if store == SQLITE else None)
 
 
-_MAKERS: dict[str, Callable[[str, str], DriverMaker]] = {"incident": _incident, "hold": _hold, "request": _request}
+def _keepalive(store: str, directory: str) -> DriverMaker:
+    from deadreckon.impl.keepalive_driver import KeepaliveDriver, KeepaliveFileDisk
+
+    return lambda: KeepaliveDriver(KeepaliveFileDisk(directory) if store == SQLITE else None)
+
+
+_MAKERS: dict[str, Callable[[str, str], DriverMaker]] = {
+    "incident": _incident,
+    "hold": _hold,
+    "request": _request,
+    "keepalive": _keepalive,
+}
 
 
 def failed(failure: BaseException) -> str:
