@@ -380,6 +380,10 @@ def test_fault_corrupt(path: Path, damage: Callable[[bytes], bytes]) -> None:
         "UPDATE turns SET attempts = 'none'",
         "UPDATE turns SET attempts = '7'",
         "UPDATE turns SET reason = ''",
+        "UPDATE turns SET interrupted = -100",
+        "UPDATE turns SET attempts = '[-1]'",
+        "UPDATE turns SET status = 'sealed'",
+        "UPDATE turns SET parked = 1, reason = 'no_progress'",
     ],
 )
 def test_fault_corrupt_row(path: Path, statement: str) -> None:

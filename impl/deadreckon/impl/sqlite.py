@@ -27,6 +27,7 @@ from typing import Final, TypeVar
 
 import attrs
 
+from deadreckon.spec.incident_lemmas import well_formed
 from deadreckon.spec.incident_state import Reason, Record, Status, Turn
 
 from .sqlite_file import SqliteFile, writing
@@ -181,7 +182,7 @@ def _columns(stored: Stored) -> tuple[str | int, ...]:
 
 
 def _stored(row: Sequence[str | int]) -> Stored:
-    """What :func:`_columns` wrote."""
+    """What :func:`_columns` wrote; a record that the machine can't reach, as its lemmas prove, is damage."""
     turn, status, interrupted, attempts, reason, parked, told, *meters, produced = row
     try:
         owners = tuple(int(owner) for owner in json.loads(str(attempts)))
@@ -189,4 +190,6 @@ def _stored(row: Sequence[str | int]) -> Stored:
         record = Record(*words, bool(parked), bool(told), *(int(meter) for meter in meters))
     except (ValueError, TypeError) as error:
         raise StoreCorrupt(f"a row holds what no version of this library writes: {error}") from error
+    if not well_formed(record) or any(owner < 0 for owner in owners):
+        raise StoreCorrupt(f"a row holds what no version of this library writes: {record} is not reachable")
     return Stored(record, record, int(produced))
