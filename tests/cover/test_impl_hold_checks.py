@@ -100,7 +100,7 @@ def test_h11_a_verdict_is_true_or_false(verdicts: Any) -> None:  # Any: of the w
     told(story)
 
 
-@pytest.mark.parametrize("indexes", [[], [True], [0.0], [2], [-1], ["0", 1], [None]])
+@pytest.mark.parametrize("indexes", [5, [], [True], [0.0], [2], [-1], ["0", 1], [None]])
 def test_approve_wants_indexes_of_the_hold(indexes: Any) -> None:  # Any: of the wrong kind
     """An index is a whole number within the hold, and there is at least one: nothing else is decided."""
 
@@ -130,6 +130,15 @@ def test_settings_of_a_door_are_checked_at_once(name: str, value: Any) -> None: 
     """A setting out of its range, or of another type, is refused by name before the door opens."""
     with pytest.raises(PolicyError, match=name):
         Door(MemoryJournal(), **{name: value})
+
+
+@pytest.mark.parametrize("path", [None, 5, "a\0b", b"bytes"])
+def test_a_journal_has_a_path(path: Any) -> None:  # Any: of the wrong kind
+    """A path that is none, and a timeout that is no whole number, are refused by name."""
+    with pytest.raises(CallerError, match="path is"):
+        SqliteJournal(path)
+    with pytest.raises(CallerError, match="busy_timeout_ms"):
+        SqliteJournal("x", busy_timeout_ms=path)
 
 
 def test_wrong_arguments_are_refused_by_name() -> None:

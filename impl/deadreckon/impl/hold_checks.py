@@ -78,7 +78,7 @@ def checked_indexes(indexes: Iterable[int], count: int) -> frozenset[int]:
     Raises:
         CallerError: they are none at all, or one is something else.
     """
-    given = list(indexes)
+    given = list(indexes) if isinstance(indexes, Iterable) else [indexes]
     if not given:
         raise CallerError("indexes are empty: to approve nothing, reject")
     if any(type(at) is not int or not 0 <= at < count for at in given):

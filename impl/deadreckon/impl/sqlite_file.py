@@ -62,6 +62,8 @@ class SqliteFile:
         application_id: in the header of every file of this kind.
         migrations: asked for when the file is opened.
         busy_timeout_ms: how long a call waits for another process that holds the file, in milliseconds.
+        check_all: whether all of the file is checked when it is opened, in time that grows with it. If not, damage is
+            told when a read comes upon it.
     """
 
     def __init__(
@@ -70,13 +72,18 @@ class SqliteFile:
         application_id: int,
         migrations: Callable[[], Migrations],
         busy_timeout_ms: int,
+        *,
+        check_all: bool = True,
     ) -> None:
-        if busy_timeout_ms < 0:
-            raise CallerError(f"busy_timeout_ms is {busy_timeout_ms}: give 0 or more")
+        if type(busy_timeout_ms) is not int or busy_timeout_ms < 0:
+            raise CallerError(f"busy_timeout_ms is {busy_timeout_ms!r}: give 0 or more")
+        if not isinstance(path, str | os.PathLike) or "\0" in os.fspath(path):
+            raise CallerError(f"path is {path!r:.60}: give the path of a file")
         self.path = os.fspath(path)
         self._application_id = application_id
         self._migrations = migrations
         self._busy_timeout_ms = busy_timeout_ms
+        self._check_all = check_all
         self._connection: sqlite3.Connection | None = None
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="deadreckon-store")
         self._closed = False
@@ -124,9 +131,10 @@ class SqliteFile:
 
     def _refuse_unsuitable(self, connection: sqlite3.Connection) -> None:
         """Refuse what must not be written to, before anything is."""
-        (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
-        if found != "ok":
-            raise StoreCorrupt(f"{self.path}: {found}")
+        if self._check_all:
+            (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+            if found != "ok":
+                raise StoreCorrupt(f"{self.path}: {found}")
         version, newest = pragma(connection, "user_version"), len(self._migrations())
         (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
         if pragma(connection, "application_id") != self._application_id and (tables or version):
