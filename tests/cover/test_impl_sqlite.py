@@ -39,7 +39,7 @@ FULL = Record(
     interrupted=3,
     attempts=(0, 7, 0, 7),
     reason=Reason.WORK,
-    parked=True,
+    parked=False,
     terminal_delivered=True,
     attempt=4,
     progress=5,
@@ -382,8 +382,8 @@ def test_fault_corrupt(path: Path, damage: Callable[[bytes], bytes]) -> None:
         "UPDATE turns SET reason = ''",
         "UPDATE turns SET interrupted = -100",
         "UPDATE turns SET attempts = '[-1]'",
-        "UPDATE turns SET status = 'sealed'",
-        "UPDATE turns SET parked = 1, reason = 'no_progress'",
+        "UPDATE turns SET status = 'absent'",
+        "UPDATE turns SET parked = 1",
     ],
 )
 def test_fault_corrupt_row(path: Path, statement: str) -> None:
