@@ -27,7 +27,8 @@ def following(state: State) -> bool:
     """Bounds of the scope *following*."""
     plain = state.max_offset <= state.log.head and state.log.high == state.log.head and state.revival_rows == 0
     few = state.log.count <= 3 and state.log.untracked == state.log.count
-    return keyless(state) and plain and few and state.now_ms <= 2
+    changed = state.declared == (state.version == 2)
+    return keyless(state) and plain and few and changed and state.now_ms <= 2
 
 
 def at_rest(state: State) -> bool:
@@ -90,7 +91,7 @@ journal = Machine(
     scopes=(
         scope(
             "following",
-            why="three rows without slots, two versions and definitions, a tail of one event; no ephemerals, no keys",
+            why="three rows without slots, two versions that differ in the definition, a tail of one; rows alone, no keys",
             policy=JournalPolicy(buffer_max_bytes=1, checkpoint_every_events=2, checkpoint_every_ms=2),
             within=following,
         ),
