@@ -138,7 +138,7 @@ def test_a_journal_has_a_path(path: Any) -> None:  # Any: of the wrong kind
     with pytest.raises(CallerError, match="path is"):
         SqliteJournal(path)
     with pytest.raises(CallerError, match="busy_timeout_ms"):
-        SqliteJournal("x", busy_timeout_ms=path)
+        SqliteJournal("x", busy_timeout_ms=[path])  # type: ignore[arg-type]  # of the wrong kind
 
 
 def test_wrong_arguments_are_refused_by_name() -> None:
@@ -413,6 +413,25 @@ def test_h2_a_wall_clock_that_was_set_ahead_and_back() -> None:
     assert clock.now_ms() == 4_000_007
 
 
+def test_h2_the_steady_clock_never_leads_the_wall() -> None:
+    """While nobody sets the wall clock the journal's time is the wall's, to the millisecond, however often it is read."""
+
+    class Fine(SystemTimer):
+        ms = 1_000.9
+
+        def now_ms(self) -> int:
+            return int(self.ms)
+
+        def elapsed_ms(self) -> float:
+            return self.ms - 0.95
+
+    timer = Fine()
+    clock = SteadyClock(timer)
+    for _ in range(1_000):
+        timer.ms += 0.3
+        assert clock.now_ms() == int(timer.ms)
+
+
 def test_h2_holds_expire_after_the_wall_clock_was_set_back(tmp_path: Path) -> None:
     """A hold expires in its time, and no late approval counts, although one write came under a clock set ahead."""
 
@@ -623,3 +642,100 @@ def test_a_hold_with_a_release_under_way_is_not_forgotten() -> None:
 
     told(story)
     assert calls == 1
+
+
+@pytest.mark.parametrize("point", ["unfinished.before", "read.before"])
+def test_h9_a_door_opens_although_the_journal_goes_away_meanwhile(point: str) -> None:
+    """A journal that becomes unavailable between claim and reconciliation keeps no door from opening."""
+    timer = VirtualTimer()
+    journal = MemoryJournal(timer)
+
+    async def away_at(name: str) -> None:
+        if name == point:
+            journal.down()
+
+    async def main() -> None:
+        async with Door(journal, debounce_ms=None) as door:
+            task, hold_id = await asked(journal, door, "a")
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+        journal.hook = away_at
+        async with Door(journal, debounce_ms=None) as door:
+            assert not journal.is_up
+            journal.hook = None
+            await timer.pause(300)
+            journal.up()
+            coming = asyncio.create_task(door.attach(hold_id))
+            await timer.pause(100)
+            await approve(journal, hold_id, by="ada")
+            assert (await coming).approved == (True,)
+
+    run_virtual(main(), timer)
+
+
+def test_a_door_that_fails_to_open_leaves_nothing_behind() -> None:
+    """A fault of the journal while the door reconciles is raised, and no task of the door lives on."""
+    timer = VirtualTimer()
+    journal = MemoryJournal(timer)
+
+    async def breaks(name: str) -> None:
+        if name == "unfinished.before":
+            raise StoreUnavailable("not now")
+
+    async def main() -> None:
+        journal.hook = breaks
+        door = Door(journal)
+        with pytest.raises(StoreUnavailable):
+            await door.__aenter__()
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+        journal.hook = None
+        async with door:
+            await granted(journal, door, "a")
+
+    run_virtual(main(), timer)
+
+
+def test_unavailability_names_the_hold() -> None:
+    """Whoever is told that the journal is away is told of which hold, to come back to."""
+
+    async def story(journal: MemoryJournal, door: Door) -> None:
+        journal.down()
+        with pytest.raises(JournalUnavailable) as asking:
+            await door.ask(["a"])
+        assert asking.value.hold_id
+        journal.up()
+        task, hold_id = await asked(journal, door, "b")
+        journal.down()
+        with pytest.raises(JournalUnavailable) as waiting:
+            await task
+        assert waiting.value.hold_id == hold_id
+
+    told(story, policy=HoldPolicy(hold_ms=2_000), park_patience_ms=1_000)
+
+
+@pytest.mark.parametrize("failure", [StoreUnavailable("not now"), StoreClosed("gone"), ZeroDivisionError()])
+def test_every_caller_is_told_what_its_wait_met(failure: Exception) -> None:
+    """A wait that fails for good tells each of its callers the same error, not that the hold has ended."""
+
+    async def story(journal: MemoryJournal, door: Door) -> None:
+        task, hold_id = await asked(journal, door, "a")
+        second = asyncio.create_task(door.attach(hold_id))
+        await journal.timer.pause(10)
+
+        async def fails(name: str) -> None:
+            if name == "wait.before":
+                raise failure
+
+        journal.hook = fails
+        await journal.append(hold_id, touched)
+        ends = await asyncio.gather(task, second, return_exceptions=True)
+        assert list(ends) == [failure, failure]
+        journal.hook = None
+
+    told(story)
+
+
+def touched(moment: Moment) -> Written:
+    """A fact that decides nothing."""
+    assert moment.held is not None
+    return Written(moment.held, (Entry("noted"),))

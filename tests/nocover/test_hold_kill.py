@@ -28,6 +28,7 @@ import pytest
 from deadreckon.impl import (
     DecisionRefused,
     Door,
+    EventLog,
     HoldEnd,
     JournalUnavailable,
     Recorded,
@@ -67,6 +68,10 @@ class Place:
     @property
     def doors(self) -> Path:
         return self.path / "doors"
+
+    @property
+    def events(self) -> Path:
+        return self.path / "events.jsonl"
 
     @property
     def told(self) -> Path:
@@ -126,9 +131,10 @@ async def serve(place: Place, name: str) -> None:
                 work.cancel()
 
     journal = SqliteJournal(place.journal)
+    log = EventLog(place.events, policy=POLICY)
     while True:
         with suppress(JournalUnavailable):
-            async with Door(journal, POLICY, caller_lease_ms=LEASE_MS, reconcile_every_ms=EVERY_MS) as door:
+            async with Door(journal, POLICY, caller_lease_ms=LEASE_MS, reconcile_every_ms=EVERY_MS, sink=log) as door:
                 with suppress(FileNotFoundError):
                     os.unlink(place.socket)  # left by a door that was killed
                 await asyncio.start_unix_server(talk, place.socket)
@@ -273,12 +279,34 @@ def check(place: Place, kills: int) -> Counter[str]:
         assert started[release_id] <= latest, "a release started after the grace (H2)"
         assert started[release_id] <= at_ms <= started[release_id] + SLACK_MS, "an effect before its mark (H4)"
         assert settled[release_id] in ("ok", "unknown")
+    check_events(place, facts, [release_id for release_id, _ in effects])
     told = notes(place.told)
     for release_id, outcome in told:
         assert outcome != "ok" or settled[release_id] == "ok", "told success that is not durable (H5)"
         assert outcome != "released although refused"
     assert {release_id for release_id, outcome in told if outcome == "ok"} <= {release_id for release_id, _ in effects}
     return Counter(outcome for _, outcome in told)
+
+
+def check_events(place: Place, facts: list[Recorded], effects: list[str]) -> None:
+    """However often its writer was killed, the log has every fact once, in order, and each effect after its mark."""
+    lines = [json.loads(line) for line in place.events.read_text().splitlines()]
+    assert lines[0]["type"] == "policy"
+    offsets = [line["offset"] for line in lines if "offset" in line]
+    assert offsets == list(range(1, len(offsets) + 1))
+    assert len(facts) - len(offsets) < 50, "what the last door appended just before it was killed"
+    started: set[str] = set()
+    called = []
+    for line in lines:
+        if line["type"] == "release.started":
+            started.add(f"{line['hold']}/{line['index']}")
+        if line["type"] == "effect.called":
+            called.append(f"{line['hold']}/{line['index']}")
+            assert called[-1] in started
+    assert set(effects) <= set(called)
+    doors = [(line["type"], line["door"]) for line in lines if line["type"].startswith("door.")]
+    expected = [(type_, door) for door in range(1, len(doors) // 2 + 2) for type_ in ("door.booted", "door.died")]
+    assert doors == expected[: len(doors)]
 
 
 def test_h3_door_killed_at_random(tmp_path: Path) -> None:

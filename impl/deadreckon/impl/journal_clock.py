@@ -22,19 +22,20 @@ class SteadyClock:
     def __init__(self, timer: Timer) -> None:
         self._timer = timer
         self._lock = threading.Lock()
-        self._last_ms = 0
+        self._last_ms = 0.0
         self._read_at_ms = self.elapsed_ms()
 
-    def elapsed_ms(self) -> int:
-        """Milliseconds since some instant, steadily."""
+    def elapsed_ms(self) -> float:
+        """Milliseconds since some instant, steadily; parts of one too, or the sum of roundings would lead the wall."""
         elapsed = getattr(self._timer, "elapsed_ms", self._timer.now_ms)
-        return int(elapsed())
+        return float(elapsed())
 
     def now_ms(self, floor_ms: int = 0) -> int:
         """The time: at least *floor_ms*, and later than at the last reading by what has passed since."""
         with self._lock:
-            elapsed_ms = self.elapsed_ms()
+            wall_ms = self._timer.now_ms()
+            elapsed_ms = self.elapsed_ms()  # after the wall's, so that it can't come to lead it
             steady_ms = self._last_ms + max(0, elapsed_ms - self._read_at_ms)
             self._read_at_ms = elapsed_ms
-            self._last_ms = max(self._timer.now_ms(), steady_ms, floor_ms)
-            return self._last_ms
+            self._last_ms = max(wall_ms, steady_ms, floor_ms)
+            return int(self._last_ms)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from math import ceil
 
 from .journal_clock import SteadyClock
 from .timer import Timer
@@ -41,7 +42,7 @@ class Listeners:
             self._waiting[future] = hold_id
             try:
                 found = await look()
-                left_ms = ends_at_ms - clock.elapsed_ms()
+                left_ms = ceil(ends_at_ms - clock.elapsed_ms())
                 if found is not None or left_ms <= 0:
                     return found
                 await self._timer.pause(min(left_ms, pause_ms) if others else left_ms, future)

@@ -20,9 +20,9 @@ class Timer(Clock, Protocol):
 class SystemTimer(SystemClock):
     """The wall clock, and sleeps of the running event loop."""
 
-    def elapsed_ms(self) -> int:
-        """Milliseconds since some instant; nobody can set this clock."""
-        return time.monotonic_ns() // 1_000_000
+    def elapsed_ms(self) -> float:
+        """Milliseconds since some instant, and parts of one; nobody can set this clock."""
+        return time.monotonic() * 1_000
 
     async def pause(self, ms: int, until: asyncio.Future[None] | None = None) -> None:
         """See :meth:`Timer.pause`."""
