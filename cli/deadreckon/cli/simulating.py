@@ -93,11 +93,18 @@ def _keepalive(store: str, directory: str) -> DriverMaker:
     return lambda: KeepaliveDriver(KeepaliveFileDisk(directory) if store == SQLITE else None)
 
 
+def _journal(store: str, directory: str) -> DriverMaker:
+    from deadreckon.impl.stream_driver import JournalDriver, StreamFileDisk
+
+    return lambda: JournalDriver(StreamFileDisk(directory) if store == SQLITE else None)
+
+
 _MAKERS: dict[str, Callable[[str, str], DriverMaker]] = {
     "incident": _incident,
     "hold": _hold,
     "request": _request,
     "keepalive": _keepalive,
+    "journal": _journal,
 }
 
 
