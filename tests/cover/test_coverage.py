@@ -8,7 +8,7 @@ import pytest
 from deadreckon.models.coverage import Coverage, Reachable, Recorder
 from deadreckon.models.driver import Ground, MachineDriver
 from deadreckon.models.explorer import Bounds, explore
-from deadreckon.models.simulate import Walk
+from deadreckon.models.walk import Walk
 from deadreckon.spec import Among, Machine, SpecError, action, require, scope
 from deadreckon.spec.machines import incident
 

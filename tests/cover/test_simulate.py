@@ -217,3 +217,25 @@ def test_progress_is_told() -> None:
     done: Simulation = simulate(incident, Sound, runs=3, steps=5, seed=1, on_progress=told.append)
     assert told[0].runs == 1
     assert done.seed == 1
+
+
+class ReplaysInOneSlot(MachineDriver):
+    """Replays in one slot, and no parking; asked for more, it fails."""
+
+    cannot = ("park", ("replay", {"slot": 1}), ("replay", {"slot": 2}))
+
+    def __init__(self) -> None:
+        super().__init__(incident)
+
+    def do(self, action: str, /, **inputs: object) -> None:
+        """Take the action, if it exists."""
+        assert action != "park"
+        assert action != "replay" or inputs["slot"] == 0
+        super().do(action, **inputs)
+
+
+def test_what_an_implementation_lacks_is_never_asked() -> None:
+    """Walks neither take nor try what the implementation says it doesn't have, with all inputs or with some."""
+    found = simulate(incident, ReplaysInOneSlot, runs=40, steps=40, seed=3)
+    assert found.failure is None
+    assert found.steps > 1000

@@ -32,7 +32,8 @@ class Driver(Protocol):
 
     A driver may also have an attribute ``at_once``, the names of actions that the implementation takes by itself
     wherever they are possible, before :meth:`do` returns (a store that syncs every write: ``("sync",)``). Walks then
-    take these on the machine's side alone.
+    take these on the machine's side alone. And it may have an attribute ``cannot``, what the implementation doesn't have
+    (see :data:`Lack`): walks never ask for it. Both are read after each :meth:`reset`.
 
     Whatever a method raises beside :class:`~deadreckon.spec.Refused` ends the walk as a failure of the implementation,
     but for :class:`~deadreckon.spec.EnvironmentFault`: that is nobody's divergence, and is passed on.
@@ -71,11 +72,18 @@ class Driver(Protocol):
 
 
 DriverMaker = Callable[[], Driver]
+Lack = str | tuple[str, Mapping[str, object]]
+"""An action that an implementation doesn't have, by name; or only with certain inputs: ``("finish", {"slot": 2})``."""
 
 
 def at_once(driver: Driver) -> tuple[str, ...]:
     """The actions that the implementation takes by itself (see :class:`Driver`)."""
     return tuple(getattr(driver, "at_once", ()))
+
+
+def cannot(driver: Driver) -> tuple[Lack, ...]:
+    """What the implementation doesn't have (see :class:`Driver`)."""
+    return tuple(getattr(driver, "cannot", ()))
 
 
 class Functions:
@@ -147,12 +155,16 @@ class Difference:
 
 
 class Failure(CallerError, AssertionError):
-    """A walk failed: ``step`` is where, ``program`` repeats it. Mend the implementation, or the machine."""
+    """A walk failed: ``step`` is where, ``program`` repeats it. Mend the implementation, or the machine.
 
-    def __init__(self, what: str, *, step: str, program: str = "") -> None:
+    ``walk`` holds the steps since the last reset.
+    """
+
+    def __init__(self, what: str, *, step: str, program: str = "", walk: tuple[Taken, ...] = ()) -> None:
         self.what = what
         self.step = step
         self.program = program
+        self.walk = walk
         super().__init__(what)
 
     def __str__(self) -> str:
@@ -179,8 +191,9 @@ class Divergence(Failure):
         rule: str = "",
         differences: tuple[Difference, ...] = (),
         program: str = "",
+        walk: tuple[Taken, ...] = (),
     ) -> None:
-        super().__init__(what, step=step, program=program)
+        super().__init__(what, step=step, program=program, walk=walk)
         self.action = action
         self.inputs = inputs
         self.rule = rule
@@ -190,8 +203,8 @@ class Divergence(Failure):
 class RuleBroken(Failure):
     """The machine itself breaks one of its ``always`` rules on this walk: the machine or the rule is wrong."""
 
-    def __init__(self, rule: Rule, *, step: str, program: str = "") -> None:
-        super().__init__(f"{rule.id} is broken by {step}: {rule.sentence}", step=step, program=program)
+    def __init__(self, rule: Rule, *, step: str, program: str = "", walk: tuple[Taken, ...] = ()) -> None:
+        super().__init__(f"{rule.id} is broken by {step}: {rule.sentence}", step=step, program=program, walk=walk)
         self.rule = rule.id
 
 
@@ -269,6 +282,16 @@ class Ground:
             passed.add(step[1])
             following = self.successors(step[1]) if own else ()
             step = next((one for one in following if self.instances[one[0]].action in own), None)
+
+    def lacking(self, lacks: Sequence[Lack]) -> frozenset[int]:
+        """The labels of what an implementation doesn't have."""
+        pairs = [(one, {}) if isinstance(one, str) else one for one in lacks]
+        return frozenset(
+            label
+            for label, instance in enumerate(self.instances)
+            for name, inputs in pairs
+            if instance.action == name and inputs.items() <= self.inputs(label).items()
+        )
 
     def closed(self, at: Flat) -> list[int]:
         """What the machine refuses."""
@@ -350,46 +373,3 @@ class Taken:
 
     label: int
     refused_by: str | None = None
-
-
-REFUSALS = frozenset({"from contextlib import suppress", "from deadreckon.spec import Refused"})
-
-
-def program(
-    ground: Ground, taken: Sequence[Taken], made_by: DriverMaker | None, differences: Sequence[Difference]
-) -> str:
-    """Python that repeats the steps *taken* by a driver of *made_by*, and the *differences* that they led to."""
-    imports = set(REFUSALS)
-    name = getattr(made_by, "__qualname__", "<")
-    made = f"{name}()" if name.isidentifier() else "make_driver()  # what makes your driver"
-    policy = _source(ground.scope.policy, imports)
-    calls = []
-    for number, one in enumerate(taken, 1):
-        instance = ground.instances[one.label]
-        given = "".join(f", {key}={_source(value, imports)}" for key, value in ground.inputs(one.label).items())
-        call = f"driver.do({instance.action!r}{given})"
-        if one.refused_by is not None:
-            call = f"with suppress(Refused): {call}"
-        because = f", to be refused by {one.refused_by}" if one.refused_by else ""
-        calls.append(f"{call}  # {number}{because}")
-    if all(one.refused_by is None for one in taken):
-        imports -= REFUSALS
-    seen = [f"# {one}" for one in differences]
-    lines = (*sorted(imports), f"driver = {made}", f"driver.reset({policy})", *calls, "print(driver.observe())", *seen)
-    return "\n".join(lines)
-
-
-def _source(value: object, imports: set[str]) -> str:
-    """*value* as Python; what it needs is added to *imports*."""
-    cls = type(value)
-    if isinstance(value, Enum):
-        imports.add(f"from {cls.__module__} import {cls.__qualname__.partition('.')[0]}")
-        return f"{cls.__qualname__}.{value.name}"
-    if isinstance(value, tuple):
-        return f"({''.join(f'{_source(one, imports)}, ' for one in value)})"
-    if attrs.has(cls):
-        imports.add(f"from {cls.__module__} import {cls.__qualname__.partition('.')[0]}")
-        fields = [one for one in attrs.fields(cls) if one.init and getattr(value, one.name) != one.default]
-        given = (f"{one.alias}={_source(getattr(value, one.name), imports)}" for one in fields)
-        return f"{cls.__qualname__}({', '.join(given)})"
-    return repr(value)

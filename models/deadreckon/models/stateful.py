@@ -20,7 +20,8 @@ from deadreckon.spec import EnvironmentFault, Machine, Scope, SpecError
 
 from .coverage import Reachable, Recorder
 from .driver import Driver, DriverMaker, Failure, Ground
-from .simulate import Tried, Walk, rarest, shortened
+from .simulate import Tried, rarest, shortened
+from .walk import Walk
 
 try:
     from hypothesis import note, target
