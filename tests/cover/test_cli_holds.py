@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, NoEncryption, PrivateFormat
 
 from deadreckon.cli.commands import command
 from deadreckon.cli.holds import printable
@@ -373,3 +373,30 @@ def test_show_tells_how_it_ended(tmp_path: Path, policy: HoldPolicy, words: str)
     shown = holds("show", "--db", tmp_path / "db", "h1").stdout
     assert f"hold h1: {words}" in shown
     assert f"request 0: {words}" in shown
+
+
+def test_a_key_with_a_password(db: Path, tmp_path: Path) -> None:
+    """Whoever signs with an encrypted key is asked for its password; a wrong one decides nothing."""
+    key = new_private_key()
+    locked = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"open sesame"))
+    (tmp_path / "pem").write_bytes(locked)
+
+    async def activate() -> None:
+        public = public_key_b64(key)
+        async with SqliteJournal(db) as journal:
+            await add_key(journal, key_id(public), public, by="ada")
+
+    asyncio.run(activate())
+    arguments = ["holds", "approve", "--db", str(db), "h1", "--sign-with", str(tmp_path / "pem")]
+    wrong = CliRunner().invoke(command, arguments, input="sesame\n")
+    assert wrong.exit_code == 2
+    assert known(db).hold.fact is Fact.OPEN
+    right = CliRunner().invoke(command, arguments, input="open sesame\n")
+    assert (right.exit_code, "sesame" in right.output) == (0, False)
+
+
+def test_a_directory_that_cannot_be_written_to(db: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where SQLite could not even look, that is said in words."""
+    monkeypatch.setattr("os.access", lambda path, mode: path != db.parent)
+    ended = holds("list", "--db", db)
+    assert (ended.exit_code, "can't be written to" in ended.stderr.replace("\n", " ")) == (2, True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import getpass
 import json
+import os
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
@@ -176,6 +177,10 @@ def on_journal(db: str, work: Callable[[SqliteJournal], Awaitable[T]]) -> T:
 
     if not Path(db).is_file() or Path(db).stat().st_size == 0:
         raise CallerError(f"there is no journal {printable(db)}: give the file that the door was given")
+    if not os.access(Path(db).resolve().parent, os.W_OK):
+        raise CallerError(
+            f"the directory of {printable(db)} can't be written to: looking at a live journal needs that too"
+        )
 
     async def run() -> T:
         give_up_at = time.monotonic() + PATIENCE_S
@@ -220,9 +225,12 @@ def _signed(held: Held, verdicts: tuple[bool, ...], pem: str) -> tuple[str, str]
     from deadreckon.impl.signing import ballot_message, key_id, load_private_key, public_key_b64, sign
 
     try:
-        private_key = load_private_key(Path(pem).read_bytes())
+        content = Path(pem).read_bytes()
     except OSError as fault:
         raise CallerError(f"can't read {pem}: {fault.strerror}") from fault
+    encrypted = b"ENCRYPTED" in content
+    password = click.prompt(f"password of {printable(pem)}", hide_input=True, err=True).encode() if encrypted else None
+    private_key = load_private_key(content, password)
     message = ballot_message(Ballot(held.hold_id, held.requests, verdicts))
     return sign(private_key, message), key_id(public_key_b64(private_key))
 
