@@ -739,3 +739,17 @@ def touched(moment: Moment) -> Written:
     """A fact that decides nothing."""
     assert moment.held is not None
     return Written(moment.held, (Entry("noted"),))
+
+
+def test_a_journal_that_is_closed_under_an_open_door(caplog: pytest.LogCaptureFixture) -> None:
+    """The door gives up: whoever waits is told why, once, and it is not tried again for ever."""
+
+    async def story(journal: MemoryJournal, door: Door) -> None:
+        task, _ = await asked(journal, door, "a")
+        await journal.close()
+        await journal.timer.pause(60_000)
+        with pytest.raises(StoreClosed):
+            await task
+
+    told(story)
+    assert caplog.records == []

@@ -22,7 +22,7 @@ from .hold_release import Effect, ended, released
 from .hold_steps import Steps
 from .hold_words import Grant
 from .journal import Held, Journal, JournalUnavailable, NoSuchHold
-from .store import Fenced, StoreFault
+from .store import Fenced, StoreClosed, StoreFault
 from .waiting import to_the_end
 
 T = TypeVar("T")
@@ -252,8 +252,8 @@ class Keeper:
                 await self.reconcile()
             except JournalUnavailable:
                 continue
-            except Fenced as fenced:
-                self._stop(fenced, but=asyncio.current_task())
+            except (Fenced, StoreClosed) as end:  # neither ever passes
+                self._stop(end, but=asyncio.current_task())
                 return
             except Exception:  # whatever it is, leases must go on being renewed
                 logger.warning("the door could not reconcile its holds", exc_info=True)
