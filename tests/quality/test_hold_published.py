@@ -10,56 +10,23 @@ import math
 import attrs
 import pytest
 
-from deadreckon.spec import Kind, Machine, PolicyError, Refused
+from deadreckon.spec import Machine, PolicyError
 from deadreckon.spec.hold import initial
-from deadreckon.spec.hold_rules import Ghost, observe
+from deadreckon.spec.hold_rules import Ghost
 from deadreckon.spec.hold_state import Caller, Evidence, Fact, Hold, HoldPolicy, Release, State, Told, Wait
 from deadreckon.spec.machines import hold
+from tests.quality.walk import MachineWalk
 
 POLICY = HoldPolicy(hold_ms=60, slice_ms=25, backoff_first_ms=1, backoff_max_ms=5, release_grace_ms=30)
 DEADLINE = POLICY.hold_ms
 MONTH = 31 * 24 * 3600
 
 
-class Walk:
-    """One run of a machine, with what really happened and the rules that it broke."""
+class Walk(MachineWalk[State, Ghost]):
+    """One run, of the first hold and its first request unless told."""
 
     def __init__(self, machine: Machine = hold, policy: HoldPolicy = POLICY) -> None:
-        self.machine = machine
-        self.policy = policy
-        self.state = initial()
-        self.ghost = Ghost()
-        self.broken: set[str] = set()
-
-    def do(self, *names: str, **inputs: object) -> Walk:
-        """Take these actions, all with the same inputs; of the first hold and its first request, unless told."""
-        for name in names:
-            before, ghost = self.state, self.ghost
-            given = {"index": 0, "request": 0, "source": 0} | inputs
-            wanted = {one: given[one] for one in self.machine.action(name).domains}
-            after = self.machine.step(self.policy, before, name, wanted)
-            assert isinstance(after, State)
-            self.state, self.ghost = after, observe(before, after, ghost)
-            self._judge(name, before, ghost)
-        return self
-
-    def _judge(self, name: str, before: State, ghost: Ghost) -> None:
-        for rule in self.machine.rules:
-            signature = self.machine.signature(rule.holds)
-            over_step = bool(rule.on) or signature.parts.count(State) > 1
-            if rule.kind is not Kind.ALWAYS or rule.lemma or (rule.on and name not in rule.on):
-                continue
-            states, seen = ((before, self.state), ghost) if over_step else ((self.state,), self.ghost)
-            if not rule.holds(*signature.arguments(self.policy, states, seen)):
-                self.broken.add(rule.id)
-
-    def refuses(self, name: str, **inputs: object) -> str:
-        """The rule by which the machine refuses *name*; nothing changes."""
-        before = self.state
-        with pytest.raises(Refused) as refusal:
-            self.do(name, **inputs)
-        assert self.state == before
-        return refusal.value.rule
+        super().__init__(machine, policy, initial(), Ghost(), {"index": 0, "request": 0, "source": 0})
 
     def ask(self, index: int = 0) -> Walk:
         """A hold is parked, and its door knows it."""

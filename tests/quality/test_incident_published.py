@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Self
+
 import attrs
 import pytest
 
@@ -10,53 +12,28 @@ from deadreckon.models.relation import relation
 from deadreckon.proofs import bounded
 from deadreckon.proofs.spacer import search
 from deadreckon.proofs.system import System
-from deadreckon.spec import Kind, Machine, Refused, Variant, swap
+from deadreckon.spec import Machine, Variant, swap
 from deadreckon.spec.incident import counted, initial
-from deadreckon.spec.incident_rules import Ghost, observe
+from deadreckon.spec.incident_rules import Ghost
 from deadreckon.spec.incident_state import Outcome, Phase, Reason, Record, RecoveryPolicy, State, Status
 from deadreckon.spec.machines import incident
+from tests.quality.walk import MachineWalk
 
 LIMIT = 5
 
 
-class Walk:
-    """One run of a machine, with what really happened and the rules that it broke."""
+class Walk(MachineWalk[State, Ghost]):
+    """One run, which counts how often the model ran."""
 
     def __init__(self, machine: Machine = incident, limit: int = LIMIT) -> None:
-        self.machine = machine
-        self.policy = RecoveryPolicy(max_interrupted_attempts=limit)
-        self.state = initial()
-        self.ghost = Ghost()
+        super().__init__(machine, RecoveryPolicy(max_interrupted_attempts=limit), initial(), Ghost())
         self.runs = 0
-        self.broken: set[str] = set()
 
-    def do(self, *names: str, **inputs: object) -> Walk:
+    def do(self, *names: str, **inputs: object) -> Self:
         """Take these actions, all with the same inputs."""
-        for name in names:
-            before, ghost = self.state, self.ghost
-            wanted = {one: inputs[one] for one in self.machine.action(name).domains}
-            after = self.machine.step(self.policy, before, name, wanted)
-            assert isinstance(after, State)
-            self.state, self.ghost = after, observe(before, after, ghost)
-            self.runs += name in ("begin", "start_work")
-            self._judge(name, before, ghost)
+        super().do(*names, **inputs)
+        self.runs += sum(name in ("begin", "start_work") for name in names)
         return self
-
-    def _judge(self, name: str, before: State, ghost: Ghost) -> None:
-        for rule in self.machine.rules:
-            signature = self.machine.signature(rule.holds)
-            over_step = bool(rule.on) or signature.parts.count(State) > 1
-            if rule.kind is not Kind.ALWAYS or (rule.on and name not in rule.on):
-                continue
-            states, seen = ((before, self.state), ghost) if over_step else ((self.state,), self.ghost)
-            if not rule.holds(*signature.arguments(self.policy, states, seen)):
-                self.broken.add(rule.id)
-
-    def refuses(self, name: str, **inputs: object) -> str:
-        """The rule by which the machine refuses *name*; nothing changes."""
-        with pytest.raises(Refused) as refusal:
-            self.do(name, **inputs)
-        return refusal.value.rule
 
     def replay(self, slot: int = 0) -> Walk:
         """A replay is admitted, durably or on its way there."""

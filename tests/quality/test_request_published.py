@@ -2,51 +2,24 @@
 
 from __future__ import annotations
 
-import pytest
-
-from deadreckon.spec import Kind, Machine, Refused
+from deadreckon.spec import Machine
 from deadreckon.spec.machines import request
 from deadreckon.spec.request import initial
-from deadreckon.spec.request_rules import Ghost, observe
+from deadreckon.spec.request_rules import Ghost
 from deadreckon.spec.request_state import Reason, RequestPolicy, State, Status
+from tests.quality.walk import MachineWalk
 
 
-class Walk:
-    """One run of a machine under the published policy, with what really happened and the rules that it broke."""
+class Walk(MachineWalk[State, Ghost]):
+    """One run under the published policy, of a request that was opened at its start."""
 
     def __init__(self, machine: Machine = request) -> None:
-        self.machine = machine
-        self.policy = RequestPolicy()
-        self.state = initial()
-        self.ghost = Ghost()
-        self.broken: set[str] = set()
+        super().__init__(machine, RequestPolicy(), initial(), Ghost())
         self.do("boot").do("open_request", triggered_at_ms=0)
-
-    def do(self, name: str, **inputs: object) -> Walk:
-        """Take this action."""
-        before, ghost = self.state, self.ghost
-        after = self.machine.step(self.policy, before, name, inputs)
-        assert isinstance(after, State)
-        self.state, self.ghost = after, observe(self.policy, before, after, ghost)
-        for rule in self.machine.rules:
-            signature = self.machine.signature(rule.holds)
-            over_step = bool(rule.on) or signature.parts.count(State) > 1
-            if rule.kind is not Kind.ALWAYS or rule.lemma or (rule.on and name not in rule.on):
-                continue
-            states, seen = ((before, after), ghost) if over_step else ((after,), self.ghost)
-            if not rule.holds(*signature.arguments(self.policy, states, seen)):
-                self.broken.add(rule.id)
-        return self
 
     def at(self, now_ms: int) -> Walk:
         """Let time pass until then."""
         return self.do("tick", elapsed_ms=now_ms - self.state.now_ms)
-
-    def refuses(self, name: str, **inputs: object) -> str:
-        """The rule by which the machine refuses *name*; nothing changes."""
-        with pytest.raises(Refused) as refusal:
-            self.do(name, **inputs)
-        return refusal.value.rule
 
 
 def adopted(machine: Machine) -> Walk:
