@@ -127,10 +127,8 @@ class _Check:
             model = self.solver.model() if answer == z3.sat else None
             self.solver.pop()
             if model is None:
-                if (
-                    answer == z3.unsat
-                ):  # So all of this holds here, which later steps may build on: up to five times as fast.
-                    self.solver.add(*holds.values())
+                if answer == z3.unsat:
+                    self.solver.add(*holds.values())  # It follows from the steps so far; later ones may build on it.
                 return bool(answer == z3.unsat)
             broken = [id for id, claim in holds.items() if z3.is_false(model.eval(claim, model_completion=True))]
             trace = self._replayed(model, step)
