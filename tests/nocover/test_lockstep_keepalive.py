@@ -203,7 +203,7 @@ def test_death_between_the_two_writes(at: str) -> None:
     chance = random.Random(1)
     policy = KeepalivePolicy(ladder_ms=(1, 2), plateau_ms=3, lead_ms=1, evidence_at=1, wedge_ms=3)
     deaths: set[str] = set()
-    for _ in range(40):
+    for _ in range(80):
         pair = Pair(policy)
         for _ in range(60):
             open_ones = [one for one in ACTIONS if chance.random() < weight(one[0]) and pair.open(*one)]

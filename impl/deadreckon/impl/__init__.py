@@ -31,6 +31,14 @@ A request that is worth ten minutes, and not one more::
         await requests.adopt(ask_the_model)                                     # what earlier lives left open
         await requests.open(turn_id, prompt)
         answer = await requests.run(turn_id, ask_the_model)                     # or RequestExpired, RequestFailed
+
+Work that outlives the process that does it, however often that dies::
+
+    from deadreckon.impl import Keepalive, SqliteKeepalive
+
+    async with SqliteKeepalive("hosts.db") as store, Keepalive(store, revive=take_up, version=build) as keepalive:
+        async with keepalive.supervise("agent", obliges=True, work_id=turn_id):  # on record, and an alarm is armed
+            await run_the_model(turn_id)
 """
 
 from deadreckon.spec.errors import CallerError, EnvironmentFault, PolicyError, Refused
@@ -86,6 +94,16 @@ from .journal import (
 )
 from .journal_keys import key_ballot
 from .journal_sqlite import SqliteJournal
+from .keepalive import Keepalive, Revive, host_views
+from .keepalive_kept import OnEvidence
+from .keepalive_sqlite import SqliteKeepalive
+from .keepalive_steps import Life as KeepaliveLife
+from .keepalive_steps import Steps as KeepaliveSteps
+from .keepalive_steps import enter as enter_keepalive
+from .keepalive_steps import reset_by_hand
+from .keepalive_store import Claim, Evidence, KeepaliveStore
+from .keepalive_store import Filed as FiledHost
+from .keepalive_words import HostView, KeepaliveClosed, PutDown, Reset, Revival, WorkInFlight
 from .request import OnOutcome, Requests
 from .request_drive import Attempter
 from .request_sqlite import SqliteRequests
@@ -133,6 +151,7 @@ __all__ = [
     "Ballot",
     "CallerError",
     "Change",
+    "Claim",
     "Clock",
     "Closed",
     "Decision",
@@ -150,8 +169,10 @@ __all__ = [
     "EnvironmentFault",
     "Event",
     "EventLog",
+    "Evidence",
     "Fenced",
     "Filed",
+    "FiledHost",
     "GivenUp",
     "Grant",
     "Held",
@@ -163,11 +184,17 @@ __all__ = [
     "HoldRefused",
     "HoldSettled",
     "HoldSteps",
+    "HostView",
     "InDoubt",
     "Incident",
     "IncidentRefused",
     "Journal",
     "JournalUnavailable",
+    "Keepalive",
+    "KeepaliveClosed",
+    "KeepaliveLife",
+    "KeepaliveSteps",
+    "KeepaliveStore",
     "Key",
     "KeyChange",
     "KeyConflict",
@@ -180,10 +207,12 @@ __all__ = [
     "NoSuchHold",
     "NoSuchRequest",
     "NotEntered",
+    "OnEvidence",
     "OnOutcome",
     "OnTerminal",
     "PolicyError",
     "Predicate",
+    "PutDown",
     "Receipt",
     "Recorded",
     "Recovery",
@@ -200,9 +229,13 @@ __all__ = [
     "RequestView",
     "Requests",
     "RequestsClosed",
+    "Reset",
+    "Revival",
+    "Revive",
     "Sealed",
     "Sink",
     "SqliteJournal",
+    "SqliteKeepalive",
     "SqliteRequests",
     "SqliteStore",
     "Steps",
@@ -221,6 +254,7 @@ __all__ = [
     "SystemTimer",
     "Timer",
     "Verifier",
+    "WorkInFlight",
     "Written",
     "add_key",
     "admit_caller",
@@ -229,9 +263,12 @@ __all__ = [
     "boot_door",
     "boot_requests",
     "decide",
+    "enter_keepalive",
+    "host_views",
     "key_ballot",
     "open_holds",
     "reject",
+    "reset_by_hand",
     "revoke_key",
     "successor",
 ]

@@ -34,6 +34,7 @@ import attrs
 from deadreckon.spec.errors import CallerError
 from deadreckon.spec.hold_state import HoldPolicy
 from deadreckon.spec.incident_state import RecoveryPolicy
+from deadreckon.spec.keepalive_state import KeepalivePolicy
 from deadreckon.spec.request_state import RequestPolicy
 
 from .journal import Json
@@ -47,7 +48,13 @@ Sink: TypeAlias = Callable[[Event], None]
 """``sink(event)``: takes note of an event. Called in the event loop; it may have an ``offset`` (see above)."""
 
 BLOCK_BYTES: Final = 65_536
-MACHINES: Final = {HoldPolicy: "hold", RecoveryPolicy: "incident", RequestPolicy: "request"}
+MACHINES: Final = {
+    HoldPolicy: "hold",
+    RecoveryPolicy: "incident",
+    JournalPolicy: "journal",
+    RequestPolicy: "request",
+    KeepalivePolicy: "keepalive",
+}
 
 
 class Emitter:
@@ -89,7 +96,10 @@ class EventLog:
     """
 
     def __init__(
-        self, path: str | os.PathLike[str], *, policy: HoldPolicy | RecoveryPolicy | RequestPolicy | None = None
+        self,
+        path: str | os.PathLike[str],
+        *,
+        policy: HoldPolicy | RecoveryPolicy | JournalPolicy | RequestPolicy | KeepalivePolicy | None = None,
     ) -> None:
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
         try:
@@ -153,8 +163,9 @@ class EventLog:
 
 
 def _offset(line: bytes) -> int | None:
-    """The offset of the fact that *line* tells; None if it tells none."""
+    """The offset of the fact of a hold's journal that *line* tells; None if it tells none."""
     if b'"offset":' not in line:
         return None
-    found = json.loads(line).get("offset")
+    event = json.loads(line)
+    found = None if event.get("type") == "journal.appended" else event.get("offset")
     return found if isinstance(found, int) else None

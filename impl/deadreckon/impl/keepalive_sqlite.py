@@ -193,7 +193,8 @@ def _living(connection: sqlite3.Connection) -> Claim:
         raise StoreCorrupt("the row that names the living incarnation is missing")
     try:
         settings = json.loads(row[2])
-        settings = {**settings, "ladder_ms": tuple(settings["ladder_ms"])} if settings else {}
+        if settings != {}:  # nobody has claimed the file yet
+            settings = {**settings, "ladder_ms": tuple(settings["ladder_ms"])}
         return Claim(int(row[0]), int(row[1]), KeepalivePolicy(**settings))
     except (ValueError, TypeError, KeyError, AttributeError, PolicyError) as error:
         raise StoreCorrupt(f"the policy is one that no version of this library writes: {error}") from error

@@ -286,9 +286,11 @@ class Steps:
                 agreed = await self._alarmed(action, before, after)
                 if agreed and action.insists:
                     self._remember(action, before, after)
-                if agreed or not action.insists:
+                if agreed:
                     return after
-                # Somebody else has written the record since: what it says now decides.
+                await self.refresh()  # somebody else has written the record since: what it says now decides
+                if not action.insists:
+                    return after
 
     async def _recorded(self, action: Action) -> tuple[State, State]:
         """The first write."""
