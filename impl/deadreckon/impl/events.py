@@ -34,6 +34,7 @@ import attrs
 from deadreckon.spec.errors import CallerError
 from deadreckon.spec.hold_state import HoldPolicy
 from deadreckon.spec.incident_state import RecoveryPolicy
+from deadreckon.spec.journal_state import JournalPolicy
 from deadreckon.spec.keepalive_state import KeepalivePolicy
 from deadreckon.spec.request_state import RequestPolicy
 
