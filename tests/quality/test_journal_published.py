@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import attrs
-import pytest
 
-from deadreckon.spec import Kind, Machine, Refused
+from deadreckon.spec import Machine
 from deadreckon.spec.journal import initial
-from deadreckon.spec.journal_rules import Ghost, observe
+from deadreckon.spec.journal_rules import Ghost
 from deadreckon.spec.journal_state import JournalPolicy, Phase, State
 from deadreckon.spec.machines import journal
+from tests.quality.walk import MachineWalk
 
 
-class Walk:
-    """One run of a machine under the published policy, with what really happened and the rules that it broke."""
+class Walk(MachineWalk[State, Ghost]):
+    """One run under the published policy."""
 
     def __init__(self, machine: Machine = journal) -> None:
-        self.machine = machine
-        self.policy = JournalPolicy()
-        self.state = initial()
-        self.ghost = Ghost()
-        self.broken: set[str] = set()
+        super().__init__(machine, JournalPolicy(), initial(), Ghost())
         self.boot()
 
     def boot(self, version: int = 1, declared: bool = False) -> Walk:
@@ -29,31 +25,9 @@ class Walk:
             self.do("crash")
         return self.do("boot", version=version, declared=declared)
 
-    def do(self, name: str, **inputs: object) -> Walk:
-        """Take this action."""
-        before, ghost = self.state, self.ghost
-        after = self.machine.step(self.policy, before, name, inputs)
-        assert isinstance(after, State)
-        self.state, self.ghost = after, observe(before, after, ghost)
-        for rule in self.machine.rules:
-            signature = self.machine.signature(rule.holds)
-            over_step = bool(rule.on) or signature.parts.count(State) > 1
-            if rule.kind is not Kind.ALWAYS or rule.lemma or (rule.on and name not in rule.on):
-                continue
-            states, seen = ((before, after), ghost) if over_step else ((after,), self.ghost)
-            if not rule.holds(*signature.arguments(self.policy, states, seen)):
-                self.broken.add(rule.id)
-        return self
-
     def append(self, key: int = 0, body: int = 1, *, asked: bool = False) -> Walk:
         """Append one event."""
         return self.do("append", key=key, body=body, asked=asked, size=100)
-
-    def refuses(self, name: str, **inputs: object) -> str:
-        """The rule by which the machine refuses *name*; nothing changes."""
-        with pytest.raises(Refused) as refusal:
-            self.do(name, **inputs)
-        return refusal.value.rule
 
 
 def forgotten(machine: Machine) -> Walk:
@@ -173,6 +147,6 @@ def test_b1_an_event_larger_than_the_buffer_takes_no_offset() -> None:
     """One ephemeral larger than the whole budget is refused before any offset is used."""
     walk = Walk().do("reserve", ahead=1)
     before = walk.state
-    assert walk.refuses("connect", size=walk.policy.buffer_max_bytes + 1) == "B1"
+    assert walk.refuses("connect", size=JournalPolicy().buffer_max_bytes + 1) == "B1"
     assert walk.state == before
     assert attrs.evolve(before, max_offset=0) == before
