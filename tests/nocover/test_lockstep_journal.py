@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
 import attrs
 import pytest
-from hypothesis import HealthCheck, Phase, settings
+from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from deadreckon.impl.stream_driver import JournalDriver, StreamFileDisk, StreamMemoryDisk
@@ -19,21 +18,9 @@ from deadreckon.models.coverage import Coverage, Reachable
 from deadreckon.models.driver import Divergence
 from deadreckon.models.simulate import Simulation, simulate
 from deadreckon.models.stateful import stateful
-from deadreckon.spec import CallerError, Refused
 from deadreckon.spec.journal_state import JournalPolicy
 from deadreckon.spec.machines import journal
-
-EXAMPLES = settings(
-    derandomize=True,
-    database=None,
-    deadline=None,
-    max_examples=40,
-    stateful_step_count=30,
-    phases=(Phase.generate, Phase.shrink),
-    report_multiple_bugs=False,
-    suppress_health_check=list(HealthCheck),
-)
-"""The same examples everywhere."""
+from tests.nocover.lockstep import EXAMPLES, Blade, Call, covered, refuses_misuse
 
 SCOPES = tuple(scope.name for scope in journal.scopes)
 
@@ -52,10 +39,7 @@ def simulated(make: Callable[[], JournalDriver], runs: int, scope: str) -> Simul
 
 def walked(make: Callable[[], JournalDriver], runs: int, scope: str) -> Coverage:
     """Seeded walks, which must not fail; what they covered."""
-    done = simulated(make, runs, scope)
-    if done.failure is not None:
-        raise done.failure
-    return done.coverage
+    return covered(simulated(make, runs, scope))
 
 
 @pytest.fixture
@@ -89,29 +73,10 @@ def test_by_hypothesis_in_a_file(in_file: Callable[[], JournalDriver]) -> None:
     run_state_machine_as_test(stateful(journal, in_file), settings=settings(EXAMPLES, max_examples=6))
 
 
-class Cut(Exception):
-    """The incarnation dies here."""
-
-
-class CutDisk(StreamMemoryDisk):
-    """A store in memory that can be told to let its incarnation die beside its next write, which may be kept."""
-
-    def __init__(self) -> None:
-        super().__init__(self._hooked)
-        self.at = ""
-
-    def _hooked(self) -> MemoryEvents:
-        async def hook(point: str) -> None:
-            if point == self.at:
-                raise Cut(point)
-
-        return MemoryEvents(hook)
-
-
 class DiesAtWork(JournalDriver):
     """Each crash comes while an action is under way, whose write is not synced: it never happened."""
 
-    ACTIONS: tuple[tuple[str, Mapping[str, object]], ...] = (
+    ACTIONS: tuple[Call, ...] = (
         ("reserve", {"ahead": 1}),
         ("append", {"key": 1, "body": 1, "asked": False, "size": 1}),
         ("append_others", {"rows": 1}),
@@ -121,24 +86,13 @@ class DiesAtWork(JournalDriver):
     )
 
     def __init__(self) -> None:
-        self.cut = CutDisk()
-        self.cuts = 0
-        self._chance = random.Random(1)
-        super().__init__(self.cut)
+        self.blade = Blade()
+        super().__init__(StreamMemoryDisk(lambda: MemoryEvents(self.blade.hook)))
 
     def do(self, action: str, /, **inputs: object) -> None:
         """Take the action; a crash cuts another one off first."""
         if action == "crash":
-            self.cut.at = self._chance.choice(("transact.before", "transact.written"))
-            other, given = self._chance.choice(self.ACTIONS)
-            try:
-                super().do(other, **given)
-            except Cut:
-                self.cuts += 1
-            except Refused:
-                pass  # nothing was under way after all
-            finally:
-                self.cut.at = ""
+            self.blade.cut_off(super().do, self.ACTIONS, ("transact.before", "transact.written"))
         super().do(action, **inputs)
 
 
@@ -152,7 +106,7 @@ def test_crashes_before_a_sync(scope: str) -> None:
         return made[-1]
 
     walked(make, 60, scope)
-    assert made[0].cuts > 10
+    assert made[0].blade.cuts > 10
 
 
 class Altering(MemoryEvents):
@@ -217,15 +171,4 @@ def test_a_bad_store_is_found(store: Callable[[], MemoryEvents], scope: str, act
 
 def test_misuse_is_told() -> None:
     """A driver that was not reset, an unknown action and a policy of another kind are refused with what to do."""
-    driver = JournalDriver()
-    try:
-        with pytest.raises(CallerError, match="reset"):
-            driver.observe()
-        with pytest.raises(CallerError, match="give a JournalPolicy"):
-            driver.reset(None)
-        driver.reset(JournalPolicy())
-        for name in ("explode", "_state", "state", "taken"):
-            with pytest.raises(CallerError, match="has no action"):
-                driver.do(name)
-    finally:
-        driver.close()
+    refuses_misuse(JournalDriver(), JournalPolicy(), "_state", "state", "taken")

@@ -32,6 +32,16 @@ A request that is worth ten minutes, and not one more::
         await requests.open(turn_id, prompt)
         answer = await requests.run(turn_id, ask_the_model)                     # or RequestExpired, RequestFailed
 
+A journal of events, whose clients may come and go without filling it::
+
+    from deadreckon.impl import EventJournal, Reducer, SqliteEvents, Subject
+
+    async with SqliteEvents("events.db") as store, EventJournal(store) as journal:
+        await journal.append("order.placed", {"id": 7}, key="order-7")          # on disk; again, it is the old event
+        await journal.connected("ada")                                          # known in memory, and no row
+        async with Subject(journal, "totals", Reducer(1, 0, add), ship) as totals:
+            await totals.run()                                                  # ship(event, fold): at least once
+
 Work that outlives the process that does it, however often that dies::
 
     from deadreckon.impl import Keepalive, SqliteKeepalive
@@ -140,6 +150,22 @@ from .store import (
     admit_caller,
     successor,
 )
+from .stream import EventJournal
+from .stream_reader import EventPage, EventReader
+from .stream_sqlite import SqliteEvents
+from .stream_store import EventStore
+from .stream_subject import Subject
+from .stream_subject_steps import Reducer, SubjectEffect
+from .stream_words import (
+    EphemeralKeyed,
+    EventMalformed,
+    EventTooLarge,
+    EventType,
+    FoldMalformed,
+    JournalEvent,
+    JournalNotOpen,
+    SubjectTaken,
+)
 from .timer import SystemTimer, Timer
 
 __all__ = [
@@ -167,12 +193,21 @@ __all__ = [
     "Effect",
     "Entry",
     "EnvironmentFault",
+    "EphemeralKeyed",
     "Event",
+    "EventJournal",
     "EventLog",
+    "EventMalformed",
+    "EventPage",
+    "EventReader",
+    "EventStore",
+    "EventTooLarge",
+    "EventType",
     "Evidence",
     "Fenced",
     "Filed",
     "FiledHost",
+    "FoldMalformed",
     "GivenUp",
     "Grant",
     "Held",
@@ -189,6 +224,8 @@ __all__ = [
     "Incident",
     "IncidentRefused",
     "Journal",
+    "JournalEvent",
+    "JournalNotOpen",
     "JournalUnavailable",
     "Keepalive",
     "KeepaliveClosed",
@@ -217,6 +254,7 @@ __all__ = [
     "Recorded",
     "Recovery",
     "RecoveryPolicy",
+    "Reducer",
     "Refused",
     "RequestAttempt",
     "RequestConflict",
@@ -234,6 +272,7 @@ __all__ = [
     "Revive",
     "Sealed",
     "Sink",
+    "SqliteEvents",
     "SqliteJournal",
     "SqliteKeepalive",
     "SqliteRequests",
@@ -250,6 +289,9 @@ __all__ = [
     "StoreReadOnly",
     "StoreUnavailable",
     "Stored",
+    "Subject",
+    "SubjectEffect",
+    "SubjectTaken",
     "SystemClock",
     "SystemTimer",
     "Timer",

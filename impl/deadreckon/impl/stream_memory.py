@@ -6,6 +6,7 @@ life is a faithful process.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
 import attrs
@@ -83,9 +84,17 @@ class MemoryEvents:
     async def transact(self, incarnation: int, look: Look, change: Change) -> None:
         """See :meth:`deadreckon.impl.EventStore.transact`."""
         await self._point("transact.before")
+        while self._unsynced:  # noqa: ASYNC110  # nobody writes within a transaction; an Event belongs to one loop
+            await asyncio.sleep(0)
         admit_caller(incarnation, self._incarnation, alive=self._alive)
         self._unsynced.append((look.subject, change(self.now(look))))
-        await self._point("transact.written")
+        try:
+            await self._point("transact.written")
+            admit_caller(incarnation, self._incarnation, alive=self._alive)
+        except BaseException:
+            if self._incarnation == incarnation:
+                self._unsynced.clear()  # rolled back
+            raise
         self._sync(len(self._unsynced))
         await self._point("transact.after")
 

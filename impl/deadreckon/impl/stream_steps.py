@@ -74,9 +74,9 @@ class Slots:
     """Which rows, and which buffered events, the machine is shown; and how."""
 
     def event(self, event: JournalEvent) -> Event:
-        """An event as the specification sees it. Keys and bodies are digests, as good as themselves."""
-        body = _number(f"{event.type}\n{event.text}")
+        """An event as the specification sees it. Keys and bodies are digests; without a key, nobody compares bodies."""
         key = _number(event.key) if event.key else 0
+        body = _number(f"{event.type}\n{event.text}") if event.key else 0
         return Event(event.offset, key, body, event.ephemeral, event.index or 0, event.size)
 
     def look(self, key: str) -> Look:
@@ -132,6 +132,11 @@ class Steps:
     async def state(self, look: Look | None = None) -> State:
         """The state as the specification sees it now, with these rows."""
         return self._seen(await self._store.look(Look() if look is None else look))
+
+    @property
+    def is_unsure(self) -> bool:
+        """Whether the fate of a write is unknown."""
+        return self._unsure is not None
 
     @property
     def needs_reserve(self) -> bool:

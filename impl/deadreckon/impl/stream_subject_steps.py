@@ -31,7 +31,7 @@ S = TypeVar("S")
 
 LARGEST_VERSION = 2**53
 
-Effect = Callable[[JournalEvent, S], Awaitable[None]]
+SubjectEffect = Callable[[JournalEvent, S], Awaitable[None]]
 """``await effect(event, fold)``: what an event, folded as the last into *fold*, is to bring about. At least once."""
 
 
@@ -105,7 +105,7 @@ class SubjectSteps(Generic[S]):
             fold = self._reducer.reduce(fold, event)
         self.memory, self.fold = after, fold
 
-    async def process(self, rows: int, effect: Effect[S] | None = None) -> None:
+    async def process(self, rows: int, effect: SubjectEffect[S] | None = None) -> None:
         """So many new rows are folded, their effects run, and acknowledged.
 
         What *effect* or the reducer raises, this raises, once the rows before it are acknowledged.

@@ -19,8 +19,9 @@ from typing import Protocol
 
 from .clock import VirtualClock
 from .memory import MemoryStore
+from .stream_memory import MemoryEvents
 
-__all__ = ["CrashAt", "Died", "MemoryStore", "Mortal", "VirtualClock", "live"]
+__all__ = ["CrashAt", "Died", "MemoryEvents", "MemoryStore", "Mortal", "VirtualClock", "live"]
 
 
 class Died(BaseException):
