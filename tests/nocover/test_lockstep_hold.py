@@ -15,9 +15,10 @@ from deadreckon.impl.journal_memory import MemoryJournal
 from deadreckon.models.coverage import Coverage, Recorder
 from deadreckon.models.driver import Divergence, Ground
 from deadreckon.models.simulate import Simulation, simulate
-from deadreckon.spec import CallerError, Refused
+from deadreckon.spec import Refused
 from deadreckon.spec.hold_state import HoldPolicy, Release, Wait
 from deadreckon.spec.machines import hold
+from tests.nocover.lockstep import covered, refuses_misuse
 
 SCOPES = {scope.name: scope for scope in hold.scopes}
 
@@ -35,10 +36,7 @@ def simulated(make: Callable[[], HoldDriver], scope: str, runs: int) -> Simulati
 
 def walked(make: Callable[[], HoldDriver], scope: str, runs: int) -> Coverage:
     """Seeded walks, which must not fail; what they covered."""
-    done = simulated(make, scope, runs)
-    if done.failure is not None:
-        raise done.failure
-    return done.coverage
+    return covered(simulated(make, scope, runs))
 
 
 @pytest.mark.parametrize(
@@ -142,20 +140,7 @@ def test_a_wait_that_an_outage_ends_is_found() -> None:
 
 def test_misuse_is_told() -> None:
     """A driver that was not reset, an unknown action and a policy of another kind are refused with what to do."""
-    driver = HoldDriver()
-    try:
-        with pytest.raises(CallerError, match="reset"):
-            driver.do("crash")
-        with pytest.raises(CallerError, match="reset"):
-            driver.observe()
-        with pytest.raises(CallerError, match="give a HoldPolicy"):
-            driver.reset(None)
-        driver.reset(HoldPolicy())
-        for name in ("explode", "take_up", "_alone", "read"):
-            with pytest.raises(CallerError, match="has no action"):
-                driver.do(name)
-    finally:
-        driver.close()
+    refuses_misuse(HoldDriver(), HoldPolicy(), "take_up", "read")
 
 
 def test_what_is_played_refuses_without_a_change() -> None:

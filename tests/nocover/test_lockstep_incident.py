@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, Phase, settings
+from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from deadreckon.impl.driver import FileDisk, IncidentDriver, MemoryDisk
@@ -17,48 +16,18 @@ from deadreckon.models.coverage import Coverage, Reachable
 from deadreckon.models.driver import Divergence
 from deadreckon.models.simulate import simulate
 from deadreckon.models.stateful import stateful
-from deadreckon.spec import CallerError, Refused
 from deadreckon.spec.incident_state import Outcome, RecoveryPolicy
 from deadreckon.spec.machines import incident
+from tests.nocover.lockstep import EXAMPLES, Blade, Call, covered, refuses_misuse
 
 SCOPES = {scope.name: scope for scope in incident.scopes}
-
-EXAMPLES = settings(
-    derandomize=True,
-    database=None,
-    deadline=None,
-    max_examples=25,
-    stateful_step_count=25,
-    phases=(Phase.generate, Phase.shrink),
-    report_multiple_bugs=False,
-    suppress_health_check=list(HealthCheck),
-)
-"""The same examples everywhere."""
-
-
-class Cut(Exception):
-    """The incarnation dies here."""
-
-
-class CutDisk(MemoryDisk):
-    """A store in memory that can be told to let its incarnation die inside its next write."""
-
-    def __init__(self) -> None:
-        super().__init__(self._hooked)
-        self.at = ""
-
-    def _hooked(self) -> MemoryStore:
-        async def hook(point: str) -> None:
-            if point == self.at:
-                raise Cut(point)
-
-        return MemoryStore(hook)
+FEWER = settings(EXAMPLES, max_examples=25, stateful_step_count=25)
 
 
 class DiesAtWork(IncidentDriver):
     """Each crash comes while an action is under way: before its write, or after it but before anybody knows."""
 
-    WRITES: tuple[tuple[str, Mapping[str, object]], ...] = (
+    WRITES: tuple[Call, ...] = (
         ("replay", {"slot": 0, "keep_going": True}),
         ("deliver", {"slot": 0, "again": True, "keep_going": True}),
         ("finish", {"slot": 0, "outcome": Outcome.DONE}),
@@ -71,36 +40,19 @@ class DiesAtWork(IncidentDriver):
     """Actions whose write is not durable before it is synced, so that a crash loses it."""
 
     def __init__(self) -> None:
-        self.cut = CutDisk()
-        self.cuts = 0
-        self._chance = random.Random(1)
-        super().__init__(self.cut)
+        self.blade = Blade()
+        super().__init__(MemoryDisk(lambda: MemoryStore(self.blade.hook)))
 
     def do(self, action: str, /, **inputs: object) -> None:
         """Take the action; a crash cuts another one off first."""
         if action == "crash" and self.observe().alive:
-            self._cut_off()
+            self.blade.cut_off(super().do, self.WRITES, ("transact.before", "transact.after"))
         super().do(action, **inputs)
-
-    def _cut_off(self) -> None:
-        self.cut.at = self._chance.choice(("transact.before", "transact.after"))
-        action, inputs = self._chance.choice(self.WRITES)
-        try:
-            super().do(action, **inputs)
-        except Cut:
-            self.cuts += 1
-        except Refused:
-            pass  # nothing was under way after all
-        finally:
-            self.cut.at = ""
 
 
 def walked(make: Callable[[], IncidentDriver], scope: str, runs: int, reachable: Reachable | None = None) -> Coverage:
     """Seeded walks, which must not fail; what they covered."""
-    done = simulate(incident, make, runs=runs, steps=60, seed=1, scope=SCOPES[scope], reachable=reachable)
-    if done.failure is not None:
-        raise done.failure
-    return done.coverage
+    return covered(simulate(incident, make, runs=runs, steps=60, seed=1, scope=SCOPES[scope], reachable=reachable))
 
 
 @pytest.fixture
@@ -146,18 +98,18 @@ def test_crashes_inside_a_write() -> None:
         return made[-1]
 
     walked(make, "overlap", 80, graph("overlap"))
-    assert made[0].cuts > 10
+    assert made[0].blade.cuts > 10
 
 
 def test_by_hypothesis_in_memory() -> None:
     """Hypothesis, which begins anywhere in the graph, finds no difference in memory."""
-    run_state_machine_as_test(stateful(incident, IncidentDriver, reachable=graph("parking")), settings=EXAMPLES)
+    run_state_machine_as_test(stateful(incident, IncidentDriver, reachable=graph("parking")), settings=FEWER)
 
 
 def test_by_hypothesis_in_a_file(in_file: Callable[[], IncidentDriver]) -> None:
     """Hypothesis finds no difference in a file."""
     run_state_machine_as_test(
-        stateful(incident, in_file, scope=SCOPES["overlap"]), settings=settings(EXAMPLES, max_examples=5)
+        stateful(incident, in_file, scope=SCOPES["overlap"]), settings=settings(FEWER, max_examples=5)
     )
 
 
@@ -177,15 +129,4 @@ def test_a_lost_sync_is_found() -> None:
 
 def test_misuse_is_told() -> None:
     """A driver that was not reset, an unknown action and a policy of another kind are refused with what to do."""
-    driver = IncidentDriver()
-    try:
-        with pytest.raises(CallerError, match="reset"):
-            driver.observe()
-        with pytest.raises(CallerError, match="give a RecoveryPolicy"):
-            driver.reset(None)
-        driver.reset(RecoveryPolicy())
-        for name in ("explode", "settle", "_alone", "state"):
-            with pytest.raises(CallerError, match="has no action"):
-                driver.do(name)
-    finally:
-        driver.close()
+    refuses_misuse(IncidentDriver(), RecoveryPolicy(), "settle", "state")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import attrs
 import pytest
-from hypothesis import HealthCheck, Phase, settings
+from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from deadreckon.impl.keepalive_driver import KeepaliveDriver, KeepaliveFileDisk, KeepaliveMemoryDisk
@@ -17,23 +17,13 @@ from deadreckon.impl.keepalive_store import Change, Filed
 from deadreckon.models.driver import Divergence, MachineDriver
 from deadreckon.models.simulate import Simulation, simulate
 from deadreckon.models.stateful import stateful
-from deadreckon.spec import CallerError, Refused
+from deadreckon.spec import Refused
 from deadreckon.spec.keepalive_state import KeepalivePolicy, State
 from deadreckon.spec.machines import keepalive
-
-EXAMPLES = settings(
-    derandomize=True,
-    database=None,
-    deadline=None,
-    max_examples=40,
-    stateful_step_count=40,
-    phases=(Phase.generate, Phase.shrink),
-    report_multiple_bugs=False,
-    suppress_health_check=list(HealthCheck),
-)
-"""The same examples everywhere."""
+from tests.nocover.lockstep import EXAMPLES, Blade, Call, Cut, covered, refuses_misuse
 
 SCOPES = [scope.name for scope in keepalive.scopes]
+LONGER = settings(EXAMPLES, stateful_step_count=40)
 
 
 def simulated(make: Callable[[], KeepaliveDriver], scope: str, runs: int) -> Simulation:
@@ -44,10 +34,7 @@ def simulated(make: Callable[[], KeepaliveDriver], scope: str, runs: int) -> Sim
 
 def walked(make: Callable[[], KeepaliveDriver], scope: str, runs: int) -> int:
     """Seeded walks, which must not fail; how many states they have seen."""
-    done = simulated(make, scope, runs)
-    if done.failure is not None:
-        raise done.failure
-    return done.coverage.states_seen
+    return covered(simulated(make, scope, runs)).states_seen
 
 
 @pytest.fixture
@@ -70,34 +57,15 @@ def test_in_a_file(in_file: Callable[[], KeepaliveDriver], scope: str) -> None:
 
 def test_by_hypothesis_in_memory() -> None:
     """Hypothesis finds no difference in memory."""
-    run_state_machine_as_test(stateful(keepalive, KeepaliveDriver), settings=EXAMPLES)
+    run_state_machine_as_test(stateful(keepalive, KeepaliveDriver), settings=LONGER)
 
 
 def test_by_hypothesis_in_a_file(in_file: Callable[[], KeepaliveDriver]) -> None:
     """Hypothesis finds no difference in a file."""
-    run_state_machine_as_test(stateful(keepalive, in_file), settings=settings(EXAMPLES, max_examples=6))
+    run_state_machine_as_test(stateful(keepalive, in_file), settings=settings(LONGER, max_examples=6))
 
 
-class Cut(Exception):
-    """The process dies here."""
-
-
-class CutDisk(KeepaliveMemoryDisk):
-    """A store in memory whose process can be told to die at a point."""
-
-    def __init__(self) -> None:
-        super().__init__(self._hooked)
-        self.at = ""
-
-    def _hooked(self) -> MemoryKeepalive:
-        async def hook(point: str) -> None:
-            if point == self.at:
-                raise Cut(point)
-
-        return MemoryKeepalive(hook)
-
-
-ACTIONS: tuple[tuple[str, Mapping[str, object]], ...] = (
+ACTIONS: tuple[Call, ...] = (
     ("boot", {}),
     ("track", {"slot": 0, "obliges": True}),
     ("track", {"slot": 1, "obliges": False}),
@@ -137,8 +105,8 @@ class Pair:
     """The machine and the implementation, side by side, over a store whose process can die within an action."""
 
     def __init__(self, policy: KeepalivePolicy) -> None:
-        self.disk = CutDisk()
-        self.own = Killable(self.disk)
+        self.blade = Blade()
+        self.own = Killable(KeepaliveMemoryDisk(lambda: MemoryKeepalive(self.blade.hook)))
         self.machine = MachineDriver(keepalive)
         self.scratch = MachineDriver(keepalive)
         for driver in (self.machine, self.own):
@@ -166,7 +134,7 @@ class Pair:
 
     def dies_in(self, action: str, inputs: Mapping[str, object], at: str) -> bool:
         """The process dies at this point of an action, and another one boots; whether it came to that."""
-        self.disk.at = at
+        self.blade.at = at
         try:
             self.own.do(action, **inputs)
             return False
@@ -176,7 +144,7 @@ class Pair:
         except Cut:
             pass
         finally:
-            self.disk.at = ""
+            self.blade.at = ""
         if at == "transact.after":  # the record is durable, so for the machine it has happened
             self.machine.do(action, **inputs)
         self.kill()
@@ -281,15 +249,4 @@ def test_a_bad_store_is_found(store: Callable[[], MemoryKeepalive], actions: set
 
 def test_misuse_is_told() -> None:
     """A driver that was not reset, an unknown action and a policy of another kind are refused with what to do."""
-    driver = KeepaliveDriver()
-    try:
-        with pytest.raises(CallerError, match="reset"):
-            driver.observe()
-        with pytest.raises(CallerError, match="give a KeepalivePolicy"):
-            driver.reset(None)
-        driver.reset(KeepalivePolicy())
-        for name in ("explode", "_alone", "state", "refresh"):
-            with pytest.raises(CallerError, match="has no action"):
-                driver.do(name)
-    finally:
-        driver.close()
+    refuses_misuse(KeepaliveDriver(), KeepalivePolicy(), "state", "refresh")

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
 import attrs
 import pytest
-from hypothesis import HealthCheck, Phase, settings
+from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from deadreckon.impl.request_driver import RequestDriver, RequestFileDisk, RequestMemoryDisk
@@ -18,21 +17,9 @@ from deadreckon.models.coverage import Coverage, Reachable
 from deadreckon.models.driver import Divergence
 from deadreckon.models.simulate import Simulation, simulate
 from deadreckon.models.stateful import stateful
-from deadreckon.spec import CallerError, Refused
 from deadreckon.spec.machines import request
 from deadreckon.spec.request_state import RequestPolicy, Status
-
-EXAMPLES = settings(
-    derandomize=True,
-    database=None,
-    deadline=None,
-    max_examples=40,
-    stateful_step_count=30,
-    phases=(Phase.generate, Phase.shrink),
-    report_multiple_bugs=False,
-    suppress_health_check=list(HealthCheck),
-)
-"""The same examples everywhere."""
+from tests.nocover.lockstep import EXAMPLES, Blade, Call, covered, refuses_misuse
 
 
 @cache
@@ -48,10 +35,7 @@ def simulated(make: Callable[[], RequestDriver], runs: int) -> Simulation:
 
 def walked(make: Callable[[], RequestDriver], runs: int) -> Coverage:
     """Seeded walks, which must not fail; what they covered."""
-    done = simulated(make, runs)
-    if done.failure is not None:
-        raise done.failure
-    return done.coverage
+    return covered(simulated(make, runs))
 
 
 @pytest.fixture
@@ -80,29 +64,10 @@ def test_by_hypothesis_in_a_file(in_file: Callable[[], RequestDriver]) -> None:
     run_state_machine_as_test(stateful(request, in_file), settings=settings(EXAMPLES, max_examples=8))
 
 
-class Cut(Exception):
-    """The incarnation dies here."""
-
-
-class CutDisk(RequestMemoryDisk):
-    """A store in memory that can be told to let its incarnation die beside its next write."""
-
-    def __init__(self) -> None:
-        super().__init__(self._hooked)
-        self.at = ""
-
-    def _hooked(self) -> MemoryRequests:
-        async def hook(point: str) -> None:
-            if point == self.at:
-                raise Cut(point)
-
-        return MemoryRequests(hook)
-
-
 class DiesAtWork(RequestDriver):
     """Each crash comes while an action is under way, just before its write: it never happened."""
 
-    ACTIONS: tuple[tuple[str, Mapping[str, object]], ...] = (
+    ACTIONS: tuple[Call, ...] = (
         ("dial", {}),
         ("succeed", {}),
         ("fail", {}),
@@ -112,24 +77,13 @@ class DiesAtWork(RequestDriver):
     )
 
     def __init__(self) -> None:
-        self.cut = CutDisk()
-        self.cuts = 0
-        self._chance = random.Random(1)
-        super().__init__(self.cut)
+        self.blade = Blade()
+        super().__init__(RequestMemoryDisk(lambda: MemoryRequests(self.blade.hook)))
 
     def do(self, action: str, /, **inputs: object) -> None:
         """Take the action; a crash cuts another one off first."""
         if action == "crash" and self.observe().alive:
-            self.cut.at = "transact.before"
-            other, given = self._chance.choice(self.ACTIONS)
-            try:
-                super().do(other, **given)
-            except Cut:
-                self.cuts += 1
-            except Refused:
-                pass  # nothing was under way after all
-            finally:
-                self.cut.at = ""
+            self.blade.cut_off(super().do, self.ACTIONS, ("transact.before",))
         super().do(action, **inputs)
 
 
@@ -142,7 +96,7 @@ def test_crashes_before_a_write() -> None:
         return made[-1]
 
     walked(make, 80)
-    assert made[0].cuts > 20
+    assert made[0].blade.cuts > 20
 
 
 class LosesTimers(MemoryRequests):
@@ -198,15 +152,4 @@ def test_a_bad_store_is_found(store: Callable[[], MemoryRequests], actions: set[
 
 def test_misuse_is_told() -> None:
     """A driver that was not reset, an unknown action and a policy of another kind are refused with what to do."""
-    driver = RequestDriver()
-    try:
-        with pytest.raises(CallerError, match="reset"):
-            driver.observe()
-        with pytest.raises(CallerError, match="give a RequestPolicy"):
-            driver.reset(None)
-        driver.reset(RequestPolicy())
-        for name in ("explode", "_alone", "state", "filed"):
-            with pytest.raises(CallerError, match="has no action"):
-                driver.do(name)
-    finally:
-        driver.close()
+    refuses_misuse(RequestDriver(), RequestPolicy(), "state", "filed")

@@ -2,28 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import sys
-from pathlib import Path
-from types import ModuleType
-from typing import TYPE_CHECKING
 
 import pytest
 
-if TYPE_CHECKING:
-    from tests.nocover import manifest
-else:
-
-    def _beside(name: str) -> ModuleType:
-        """The module of this name beside this file: tests are no package."""
-        spec = importlib.util.spec_from_file_location(f"nocover_{name}", Path(__file__).with_name(f"{name}.py"))
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[spec.name] = module
-        spec.loader.exec_module(module)
-        return module
-
-    manifest = _beside("manifest")
+from tests.nocover import manifest
 
 MACHINES = manifest.machines()
 
