@@ -12,6 +12,7 @@ import click
 
 from deadreckon.spec import CallerError, DeadreckonError, Machine
 
+from .auditing import audit
 from .checking import ENGINES, Plan, Task, defect_tasks, tasks
 from .display import Display, Pulse, console, defects_table, failure_line, rules_table, story_table
 from .holds import holds
@@ -61,6 +62,7 @@ def command() -> None:
     """Check durable-service protocols that are written down as state machines."""
 
 
+command.add_command(audit)
 command.add_command(holds)
 command.add_command(requests)
 

@@ -184,6 +184,27 @@ def _successors(state: tuple[Expr, ...], instances: Iterable[Instance]) -> Calla
     return cast("Callable[[Flat], list[tuple[int, Flat]]]", _define(lines))
 
 
+def straight_line(
+    state: tuple[Expr, ...], inputs: tuple[Expr, ...], guard: Expr, updates: tuple[Expr, ...] | None
+) -> Callable[..., Flat | None]:
+    """A function of a flat state and integer *inputs*: the updated leaves where *guard* holds, else None.
+
+    Without *updates* it is the guard itself.
+    """
+    writer = _Writer(state)
+    writer.names.update((leaf, f"x{index}") for index, leaf in enumerate(inputs))
+    lines = [f"def f({', '.join(('s', *(writer.names[leaf] for leaf in inputs)))}):"]
+    lines += [_unpack(state)] if state else []
+    lines += writer.lines((guard,), "    ")
+    if updates is None:
+        lines.append(f"    return bool({writer.text(guard)})")
+    else:
+        lines += [] if guard is ir.TRUE else [f"    if not {writer.text(guard)}: return None"]
+        lines += writer.lines(updates, "    ")
+        lines.append(f"    return ({''.join(f'{writer.text(update)}, ' for update in updates)})")
+    return cast("Callable[..., Flat | None]", _define(lines))
+
+
 def _define(lines: list[str]) -> object:
     names: dict[str, object] = {}
     exec("\n".join(lines), names)

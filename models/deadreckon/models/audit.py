@@ -1,0 +1,303 @@
+"""Audit a log: hold each line against the machines, and report what no run of theirs explains.
+
+    report = audit([("night.jsonl", lines("night.jsonl"))])
+
+Each machine has a vocabulary (:mod:`audit_incident` and so on), which says what lines its actions write; all else is
+derived. See :mod:`audit_words` for how, and ``docs/audit.md`` for what a log must have.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Iterable
+
+import attrs
+
+from deadreckon.spec import Kind
+
+from .audit_explain import Explanation, explain, number_of
+from .audit_incident import IncidentWords
+from .audit_monitor import TooMany
+from .audit_moves import Key, Malformed, NotFollowed
+from .audit_words import Entity, Line, Reader, Rejected, Words
+
+VOCABULARIES: tuple[type[Words], ...] = (IncidentWords,)
+
+LOOKAHEAD = 20_000
+"""Lines of each log that are looked at first, to learn which types of lines its system writes."""
+
+EXPLAINED = 200
+"""Different violations whose history is made shorter; equal ones are explained once."""
+
+CONFORMS, VIOLATES, PENDING = "conforms", "violates", "pending"
+
+
+@attrs.frozen
+class Violation:
+    """An entity that no run of its machine explains.
+
+    Attributes:
+        machine: the machine.
+        entity: its name.
+        rule: the rule that is broken.
+        line: number of the line at which the last state went.
+        source: the log that has this line.
+        happened: the line in words.
+        history: the entity's own lines that suffice, with their numbers.
+        why: more about it; None at the end of the log, where an obligation is left.
+    """
+
+    machine: str
+    entity: str
+    rule: str
+    sentence: str
+    line: int
+    source: str
+    happened: str
+    history: tuple[tuple[int, Line], ...]
+    why: Explanation | None
+
+    @property
+    def allowed(self) -> tuple[str, ...]:
+        """What would have been allowed instead."""
+        return self.why.allowed if self.why is not None else ()
+
+
+@attrs.define
+class Report:
+    """What an audit found.
+
+    Attributes:
+        lines: lines that were read.
+        malformed: those that are no event, with the reason.
+        unknown: types that no vocabulary has, and how often.
+        entities, verdicts: how many there are, and what is said of them.
+        pending: unfinished obligations: machine, rule, and how many entities have it.
+        not_observable: rules that these logs can't show.
+        not_followed: why entities were not followed any further, and how many.
+        violations: what fits nowhere.
+    """
+
+    lines: int = 0
+    malformed: list[tuple[str, int, str]] = attrs.field(factory=list)
+    unknown: Counter[str] = attrs.field(factory=Counter)
+    entities: int = 0
+    verdicts: Counter[str] = attrs.field(factory=Counter)
+    pending: Counter[tuple[str, str]] = attrs.field(factory=Counter)
+    not_observable: list[str] = attrs.field(factory=list)
+    not_followed: Counter[str] = attrs.field(factory=Counter)
+    violations: list[Violation] = attrs.field(factory=list)
+
+
+@attrs.frozen
+class Filters:
+    """What of a log is of interest: these rules, these entities; all, if there are none."""
+
+    rules: frozenset[str] = frozenset()
+    entities: frozenset[str] = frozenset()
+
+
+class Audit:
+    """One audit of one or more logs, read as one after the other.
+
+    Args:
+        filters: what is of interest.
+    """
+
+    def __init__(self, filters: Filters | None = None) -> None:
+        self.filters = filters or Filters()
+        self.report = Report()
+        self.source = ""
+        self.number = 0
+        self._words = [vocabulary(self._reject) for vocabulary in VOCABULARIES]
+        self._named = {words.machine.name: words for words in self._words}
+        self._seen: set[str] = set()
+        self._readers: dict[str, Reader] = {"policy": self._policy, "log.ended": self._log_ended}
+        for type_ in dict.fromkeys(type_ for words in self._words for type_ in words.readers):
+            self._readers[type_] = self._reader(type_)
+        self._ended_at: int | None = None
+        self._violating: set[tuple[str, str]] = set()
+        self._explained: dict[tuple[int, Key], Explanation] = {}
+
+    def read(self, lines: Iterable[tuple[int, Line]], source: str = "") -> None:
+        """Take the lines of one log: their numbers, and what they say."""
+        self.source = source
+        lines = iter(lines)
+        first = list(itertools.islice(lines, LOOKAHEAD))
+        self._look_ahead(first)
+        readers, report = self._readers, self.report
+        for number, line in itertools.chain(first, lines):
+            self.number = number
+            try:
+                reader = readers.get(line["type"])  # type: ignore[call-overload]  # a type is a text, or unknown
+                if reader is None:
+                    self._unknown(line)
+                else:
+                    reader(line)
+            except (Malformed, KeyError, TypeError) as fault:
+                self.malformed(number, _said(fault))
+            except (NotFollowed, TooMany) as fault:
+                self._leave(line, str(fault) or "more states fit than are followed")
+            report.lines += 1
+
+    def malformed(self, number: int, why: str) -> None:
+        """A line could not be read."""
+        self.report.malformed.append((self.source, number, why))
+
+    def _unknown(self, line: Line) -> None:
+        self.report.unknown[str(line["type"])[:80]] += 1
+
+    def _reader(self, type_: str) -> Reader:
+        """Who reads lines of this type; the first one says that the log has such lines."""
+        readers = [words.readers[type_] for words in self._words if type_ in words.readers]
+        mine = [words for words in self._words if type_ in words.readers]
+        direct = readers[0] if len(readers) == 1 else _to_all(readers)
+        filtered = direct if not self.filters.entities else self._only(direct, mine)
+        clocked = [words for words in mine if words.clock]
+
+        def numbered(line: Line) -> None:
+            for words in mine:
+                words.line_number = self.number
+            for words in clocked:
+                words.at_ms = line["at"]  # type: ignore[assignment]  # checked where lines are read
+            filtered(line)
+
+        return numbered
+
+    def _only(self, reader: Reader, words: list[Words]) -> Reader:
+        nouns = [one.noun for one in words]
+
+        def read(line: Line) -> None:
+            named = [str(line[noun]) for noun in nouns if noun in line]
+            if not named or not self.filters.entities.isdisjoint(named):
+                reader(line)
+
+        return read
+
+    def _look_ahead(self, lines: list[tuple[int, Line]]) -> None:
+        self._seen |= {type_ for _, line in lines if isinstance(type_ := line.get("type"), str)}
+        for words in self._words:
+            words.absent = words.optional - self._seen
+
+    def _policy(self, line: Line) -> None:
+        words = self._named.get(str(line.get("machine")))
+        if words is None:
+            raise Malformed(f"policy of the unknown machine {line.get('machine')!r}: one of {', '.join(self._named)}")
+        words.set_policy({name: value for name, value in line.items() if name not in ("type", "machine", "at")})
+
+    def _log_ended(self, line: Line) -> None:
+        self._ended_at = self.number
+        for words in self._words:
+            words.line_number = self.number
+            if words.clock:
+                words.at_ms = line["at"]  # type: ignore[assignment]  # checked where lines are read
+
+    def _leave(self, line: Line, why: str) -> None:
+        self.report.not_followed[why] += 1
+        for words in self._words:
+            entity = words.entities.get(str(line.get(words.noun)))
+            if entity is not None:
+                entity.ended = True
+
+    # Verdicts.
+
+    def _reject(self, rejected: Rejected) -> None:
+        words, entity = rejected.words, rejected.entity
+        if (words.machine.name, entity.name) in self._violating:
+            return
+        number, _, key, _, line = entity.history[-1]
+        cached = (id(rejected.node), key)
+        why = self._explained.get(cached)
+        lines = why.lines if why is not None else ()
+        own = {step[0]: step[4] for step in entity.history if step[0]}
+        if why is None:
+            why = explain(words, rejected, shrink=len(self._explained) < EXPLAINED)
+            lines = why.lines
+            self._explained[cached] = attrs.evolve(why, lines=())
+        history = tuple((at, own[at]) for at in lines or own if at in own)
+        happened = told(line) if number else f"{told(line)} (its beginning is not in the log)"
+        self._violated(words, entity, why.rule, why.sentence, number, happened, history, why)
+
+    def _violated(
+        self,
+        words: Words,
+        entity: Entity,
+        rule: str,
+        sentence: str,
+        number: int,
+        happened: str,
+        history: tuple[tuple[int, Line], ...],
+        why: Explanation | None,
+    ) -> None:
+        entity.ended = True
+        if self.filters.rules and rule not in self.filters.rules:
+            return
+        self._violating.add((words.machine.name, entity.name))
+        self.report.violations.append(
+            Violation(words.machine.name, entity.name, rule, sentence, number, self.source, happened, history, why)
+        )
+
+    def end(self) -> Report:
+        """Judge what is left, and say what was found."""
+        report = self.report
+        for words in self._words:
+            report.entities += words.count
+            for entity in list(words.entities.values()):
+                if not entity.ended:
+                    self._end(words, entity)
+            if words.count:
+                report.not_observable += words.not_observable(self._seen)
+        report.verdicts[VIOLATES] = len(self._violating)
+        report.verdicts[CONFORMS] = report.entities - report.verdicts[VIOLATES] - report.verdicts[PENDING]
+        return report
+
+    def _end(self, words: Words, entity: Entity) -> None:
+        owed = words.owed(entity, ended=self._ended_at is not None)
+        if not owed:
+            return
+        if self._ended_at is None:
+            self.report.verdicts[PENDING] += 1
+            self.report.pending.update((words.machine.name, number_of(id)) for id in owed)
+            return
+        rule = next(one for one in words.machine.rules if one.id == owed[0])
+        assert rule.kind is Kind.EVENTUALLY
+        history = tuple({step[0]: (step[0], step[4]) for step in entity.history if step[0]}.values())
+        happened = "the log ended, and nothing more came"
+        self._violated(words, entity, number_of(rule.id), rule.sentence, self._ended_at, happened, history, None)
+
+
+def audit(logs: Iterable[tuple[str, Iterable[tuple[int, Line]]]], filters: Filters | None = None) -> Report:
+    """Audit logs, each a name and its numbered lines."""
+    one = Audit(filters)
+    for source, lines in logs:
+        one.read(lines, source)
+    return one.end()
+
+
+def told(line: Line) -> str:
+    """A line in words."""
+    fields = ", ".join(f"{name} {_value(value)}" for name, value in line.items() if name not in ("type", "at"))
+    return f"{line.get('type')} ({fields})" if fields else str(line.get("type"))
+
+
+def _value(value: object) -> str:
+    if isinstance(value, list):
+        return "/".join(map(_value, value))
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _said(fault: Exception) -> str:
+    if isinstance(fault, KeyError):
+        return f"it has no {fault.args[0]}"
+    if isinstance(fault, TypeError):
+        return "a field has another type than it should"
+    return str(fault)
+
+
+def _to_all(readers: list[Reader]) -> Reader:
+    def read(line: Line) -> None:
+        for reader in readers:
+            reader(line)
+
+    return read

@@ -1,0 +1,372 @@
+"""What a log says of a recovery incident.
+
+Names of incarnations become the machine's numbers in the order in which they are met, names of attempts become slots. An
+incarnation that is met is a life that began; if its predecessor's end was not logged, it ended unseen.
+
+What a log does not show, and what is assumed
+    The clock stands still and the soft budgets are unlimited: progress is in no line. A verdict for a soft reason is the
+    predicate's, which may fall at any admission but the first. Callbacks may be queued at any time. Writes become durable
+    unseen (``sync``), and so may the original turn end. A sweep may come at any time after the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import ClassVar, Final, cast
+
+import attrs
+
+from deadreckon.spec import UNLIMITED
+from deadreckon.spec.incident_state import SLOTS, Outcome, Phase, Reason, RecoveryPolicy, Status, Turn
+from deadreckon.spec.machines import incident
+
+from .audit_moves import Do, Key, Malformed, Move, NotFollowed, do, given, given_not, see
+from .audit_relation import Use
+from .audit_words import Entity, Line, Reader, Words, among, text_of, whole_number
+
+BORN: Final = ("born",)
+REBORN: Final = ("reborn",)
+STARTED: Final = ("started",)
+DIED: Final = ("died",)
+
+KINDS: Final = {"replay": "replay", "callback": "deliver"}
+REASONS: Final = {reason.value: reason for reason in Reason if reason is not Reason.NONE}
+INTERRUPTED: Final = Reason.INTERRUPTED.value
+FOLLOWED: Final = 10_000
+"""Deaths that are assumed, at most, of an incident that began before its log."""
+
+
+@attrs.define
+class Names:
+    """What an incident's names stand for.
+
+    Attributes:
+        current: the incarnation that lives, or lived last; None if no line has named it.
+        number: what the machine calls it.
+        alive: whether it lives, as far as lines say.
+        past: those before it.
+        slots: the attempts of the current one.
+        refused: the slot of the attempt in it that was refused; -1 for none.
+        original: whether the original turn may run in it.
+    """
+
+    current: str | None = None
+    number: int = 0
+    alive: bool = False
+    past: set[str] = attrs.field(factory=set)
+    slots: dict[str, int] = attrs.field(factory=dict)
+    refused: int = -1
+    original: bool = False
+
+    def born(self, name: str | None) -> None:
+        """Another incarnation."""
+        if self.current is not None:
+            self.past.add(self.current)
+        self.current, self.alive, self.original = name, True, False
+        self.number += 1
+        self.slots, self.refused = {}, -1
+
+    def free(self) -> int:
+        """The lowest slot that no attempt has.
+
+        Raises:
+            NotFollowed: there is none.
+        """
+        for slot in range(SLOTS):
+            if slot != self.refused and slot not in self.slots.values():
+                return slot
+        raise NotFollowed(f"more than {SLOTS} attempts of one incident overlap")
+
+
+class IncidentWords(Words):
+    """The vocabulary of the incident."""
+
+    machine = incident
+    noun = "incident"
+    use = Use(
+        actions=(
+            *("boot", "begin", "end_original", "report_original", "replay", "deliver", "sync", "start_work", "finish"),
+            *("report", "deliver_terminal", "seal", "stand_down", "park", "unpark", "sweep", "crash", "tick"),
+            "call_from_the_dead",
+        ),
+        fixed={"again": 1},
+        assumed={"callback": 1},
+        observed=(
+            *(f"phases[{slot}]" for slot in range(SLOTS)),
+            *(f"buffered.attempts[{slot}]" for slot in range(SLOTS)),
+            *(f"buffered.{name}" for name in ("interrupted", "status", "reason", "turn", "terminal_delivered")),
+            "original",
+            "ghost.deaths",
+        ),
+    )
+    last_resort = "C12"
+    unseen: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "C6": (),
+        "C13": ("incarnation.died",),
+        "C8": ("incident.parked",),
+        "B1": (),
+        "B2": ("attempt.refused",),
+    }
+
+    def vocabulary(self) -> dict[str, Reader]:
+        """The reader of each type of line."""
+        self.living: dict[str, dict[str, Entity]] = {}
+        return {
+            "turn.started": self._turn_started,
+            "attempt.admitted": self._admitted,
+            "attempt.refused": self._refused,
+            "work.started": self._work_started,
+            "attempt.finished": self._finished,
+            "incident.parked": lambda line: self._of_incident(line, ("parked",)),
+            "incident.unparked": lambda line: self._of_incident(line, ("unparked",)),
+            "incident.closed": lambda line: self._of_incident(line, ("closed",)),
+            "record.swept": lambda line: self._of_incident(line, ("swept",)),
+            "terminal.delivered": lambda line: self._of_incident(line, ("delivered",)),
+            "incident.sealed": self._sealed,
+            "incarnation.died": self._died,
+        }
+
+    def names(self) -> Names:
+        """Fresh tables."""
+        return Names()
+
+    def audited(self, policy: object) -> object:
+        """Soft budgets are unlimited: a log does not show what they measure."""
+        return attrs.evolve(
+            cast("RecoveryPolicy", policy),
+            max_attempts=UNLIMITED,
+            no_progress_timeout_ms=UNLIMITED,
+            max_recovery_work=UNLIMITED,
+            debounce_ms=0,
+            record_ttl_ms=1,
+        )
+
+    # Lines.
+
+    def _turn_started(self, line: Line) -> None:
+        name = text_of(line, "incident")
+        entity = self.entity(name) or self.opened(name)
+        if self._lives(entity, line):
+            names = _names(entity)
+            names.original = True
+            self.step(entity, line, STARTED)
+
+    def _admitted(self, line: Line) -> None:
+        entity = self._followed(line)
+        if self._lives(entity, line):
+            names = _names(entity)
+            attempt = text_of(line, "attempt")
+            slot = names.slots.get(attempt, -1)
+            if slot < 0:
+                slot = names.slots[attempt] = names.free()
+            self.step(entity, line, ("admitted", slot, line["kind"], line["count"], names.number))
+
+    def _refused(self, line: Line) -> None:
+        entity = self._followed(line)
+        names = _names(entity)
+        if line["incarnation"] in names.past or not self._lives(entity, line):
+            return  # A refusal changes nothing, whoever it is told.
+        if names.refused < 0:
+            names.refused = names.free()
+        self.step(entity, line, ("refused", names.refused, whole_number(line, "count")))
+
+    def _work_started(self, line: Line) -> None:
+        entity = self._known(line)
+        if entity is not None and self._lives(entity, line):
+            names = _names(entity)
+            attempt = text_of(line, "attempt")
+            if attempt in names.slots:
+                self.step(entity, line, ("worked", names.slots[attempt]))
+            elif names.original:
+                names.original = False
+                self.step(entity, line, ("original worked", names.free()))
+            else:
+                slot = names.slots[attempt] = names.free()
+                self.step(entity, line, ("worked", slot))
+
+    def _finished(self, line: Line) -> None:
+        entity = self._known(line)
+        if entity is not None and self._lives(entity, line):
+            names = _names(entity)
+            attempt = text_of(line, "attempt")
+            if attempt in names.slots:
+                self.step(entity, line, ("finished", names.slots.pop(attempt)))
+            else:
+                self.step(entity, line, ("original finished", names.free()))
+
+    def _of_incident(self, line: Line, key: Key) -> None:
+        entity = self._known(line)
+        if entity is not None:
+            names = _names(entity)
+            if not names.alive:
+                self.step(entity, line, BORN)
+                names.born(None)
+            self.step(entity, line, key)
+
+    def _sealed(self, line: Line) -> None:
+        self._of_incident(line, ("sealed", among(line, "reason", REASONS), whole_number(line, "count")))
+
+    def _died(self, line: Line) -> None:
+        for entity in self.living.pop(text_of(line, "incarnation"), {}).values():
+            names = _names(entity)
+            if names.alive and names.current == line["incarnation"]:
+                names.alive = False
+                names.slots, names.refused = {}, -1
+                self.step(entity, line, DIED)
+
+    # Who lives.
+
+    def _lives(self, entity: Entity, line: Line) -> bool:
+        """Whether the incarnation that a line names is the living one; a new one begins to live."""
+        names = _names(entity)
+        name = line["incarnation"]
+        if name == names.current and names.alive:
+            return True
+        name = text_of(line, "incarnation")
+        if name in names.past or (name == names.current and not names.alive):
+            self.step(entity, line, ("from the dead", names.number - 1 if names.alive else names.number))
+            return False
+        if names.alive and names.current is None:
+            names.current = name
+        else:
+            self.step(entity, line, REBORN if names.alive else BORN)
+            names.born(name)
+        self.living.setdefault(name, {})[entity.name] = entity
+        return True
+
+    def _known(self, line: Line) -> Entity | None:
+        """The incident of a line; None if its beginning is not in the log."""
+        return self.entity(text_of(line, "incident"))
+
+    def _followed(self, line: Line) -> Entity:
+        """The incident of an admission; if its beginning is not in the log, one that had as many deaths as it says."""
+        name = text_of(line, "incident")
+        entity = self.entity(name)
+        if entity is not None:
+            return entity
+        entity = self.opened(name)
+        names = _names(entity)
+        count = min(whole_number(line, "count"), cast("RecoveryPolicy", self.policy).max_interrupted_attempts, FOLLOWED)
+        self.assume(entity, BORN, STARTED)
+        for death in range(1, count):
+            self.assume(entity, DIED, BORN, ("admitted", 0, "replay", death, death + 1))
+        names.number, names.alive = max(count, 1), count < 1
+        if count > 0:
+            self.assume(entity, DIED)
+        return entity
+
+    # Moves.
+
+    def moves(self, key: Key) -> Iterable[Move]:
+        """The moves that may have written a line with this key."""
+        match key:
+            case ("born",):
+                yield (do("boot"),)
+            case ("reborn",):
+                yield (do("crash"), do("boot"))
+            case ("started",):
+                yield (do("begin"),)
+            case ("died",):
+                yield (do("crash"),)
+            case ("admitted", int(slot), str(kind), int(count), int(owner)) if kind in KINDS:
+                entered = (see(f"phases[{slot}]", Phase.ADMITTED), see(f"buffered.attempts[{slot}]", owner))
+                seen = (see("buffered.interrupted", count), see("buffered.reason", Reason.NONE))
+                yield (do(KINDS[kind], slot=slot, keep_going=True), *entered, *seen)
+            case ("admitted", _, kind, count, _):
+                raise Malformed(f"kind is {kind!r}, count {count!r}: give {' or '.join(KINDS)}, and an integer")
+            case ("refused", int(slot), int(count)):
+                yield from _refusals(slot, count)
+            case ("worked", int(slot)):
+                yield (do("start_work", slot=slot),)
+            case ("original worked", int(slot)):
+                yield (given("original", Phase.HEAVY),)
+                yield (do("start_work", slot=slot),)
+            case ("finished", int(slot)):
+                for outcome in (Outcome.DONE, Outcome.YIELDED):
+                    yield (do("finish", slot=slot, outcome=outcome), do("sync"), do("report", slot=slot))
+            case ("original finished", int(slot)):
+                yield from _original_ends()
+                yield (do("finish", slot=slot, outcome=Outcome.DONE),)
+            case ("closed",):
+                yield (see("buffered.status", Status.CLOSED),)
+                yield (given("buffered.turn", Turn.FINISHED), given("buffered.status", Status.ABSENT))
+                for slot in range(SLOTS):
+                    yield (do("finish", slot=slot, outcome=Outcome.DONE), see("buffered.status", Status.CLOSED))
+            case ("delivered",):
+                yield from ((do("deliver_terminal", slot=slot),) for slot in range(SLOTS))
+                yield (given("buffered.terminal_delivered", True),)
+            case ("sealed", str(reason), int(count)):
+                word = Reason.INTERRUPTED if reason == INTERRUPTED else Reason.PREDICATE
+                for slot in range(SLOTS):
+                    yield (do("seal", slot=slot), see("buffered.reason", word), see("buffered.interrupted", count))
+            case ("parked",):
+                yield (do("park"), do("sync"))
+            case ("unparked",):
+                yield (do("unpark"), do("sync"))
+            case ("swept",):
+                yield (do("tick", elapsed_ms=2), do("sweep"))
+            case ("from the dead", int(caller)):
+                yield (do("call_from_the_dead", slot=SLOTS - 1), see(f"buffered.attempts[{SLOTS - 1}]", caller))
+
+    def hidden(self, absent: frozenset[str]) -> Iterable[Move]:
+        """Writes become durable; the original turn ends; who gave up stands down."""
+        yield (do("sync"),)
+        yield from _original_ends()
+        yield from ((do("stand_down", slot=slot),) for slot in range(SLOTS))
+
+    def leads(self, key: Key) -> Iterable[Move]:
+        """An admission is for heavy work."""
+        if key[0] == "admitted":
+            yield (do("sync"), do("start_work", slot=cast("int", key[1])))
+
+    def rests(self, entity: Entity) -> None:
+        """What happens to its incarnation does not matter to it any more."""
+        current = _names(entity).current
+        if current is not None:
+            self.living.get(current, {}).pop(entity.name, None)
+
+    def options(self, entity: Entity, part: int) -> Iterator[tuple[str, Key]]:
+        """The lines that might come next."""
+        names = _names(entity)
+        limit = min(cast("RecoveryPolicy", entity.monitor.code.policy).max_interrupted_attempts, 50)
+        if not names.alive:
+            yield "a new incarnation", BORN
+            return
+        slots = dict(names.slots)
+        fresh = next((slot for slot in range(SLOTS) if slot not in slots.values()), None)
+        for count in range(limit + 2):
+            if fresh is not None:
+                for kind in KINDS:
+                    yield f"attempt.admitted ({kind}, count {count})", ("admitted", fresh, kind, count, names.number)
+                yield f"attempt.refused (count {count})", ("refused", fresh, count)
+            for reason in (INTERRUPTED, Reason.PREDICATE.value):
+                yield f"incident.sealed ({reason}, count {count})", ("sealed", reason, count)
+        for attempt, slot in slots.items():
+            yield f"work.started (attempt {attempt})", ("worked", slot)
+            yield f"attempt.finished (attempt {attempt})", ("finished", slot)
+        yield "terminal.delivered", ("delivered",)
+        yield "incident.closed", ("closed",)
+        yield "incident.parked", ("parked",)
+        yield "incident.unparked", ("unparked",)
+        yield "record.swept", ("swept",)
+        yield "incarnation.died", DIED
+
+
+def _refusals(slot: int, count: int) -> Iterator[Move]:
+    """An attempt is refused: the verdict falls with it, or has fallen, or there is nothing to admit to."""
+    seen = see("buffered.interrupted", count)
+    for action in KINDS.values():
+        for keep_going, reason in ((False, Reason.PREDICATE), (True, Reason.INTERRUPTED)):
+            taken = Do(action, (("slot", slot), ("keep_going", int(keep_going))))
+            yield (taken, see(f"phases[{slot}]", Phase.GIVING_UP), seen, see("buffered.reason", reason))
+    yield (given_not("buffered.reason", Reason.NONE), seen)
+    yield from ((given("buffered.status", status), seen) for status in (Status.SEALED, Status.CLOSED, Status.ABSENT))
+
+
+def _original_ends() -> Iterator[Move]:
+    for outcome in (Outcome.DONE, Outcome.YIELDED):
+        yield (do("end_original", outcome=outcome), do("sync"), do("report_original"))
+
+
+def _names(entity: Entity) -> Names:
+    return cast("Names", entity.names)

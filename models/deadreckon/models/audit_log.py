@@ -1,0 +1,179 @@
+"""Read logs: files of JSON lines, plain or compressed, or the standard input; whatever is wrong with a line."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import sys
+import zlib
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import BinaryIO, Final, cast
+
+import attrs
+
+from deadreckon.spec import EnvironmentFault
+
+from .audit_words import Line
+
+GZIP: Final = b"\x1f\x8b"
+ZSTD: Final = b"\x28\xb5\x2f\xfd"
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+MILLISECOND: Final = timedelta(milliseconds=1)
+UNDATED: Final = frozenset({"policy", "log.ended"})
+EVERY: Final = 5_000
+"""After so many lines it is said how far it is."""
+
+Change = Callable[[dict[str, object]], "Line | None"]
+"""What a map makes of a line; None if it is not wanted."""
+
+
+@attrs.define
+class Source:
+    """One log.
+
+    Attributes:
+        name: its path, or ``-`` for the standard input.
+        size: of the file in bytes; None if that isn't known.
+        on_progress: told every few thousand lines: how many bytes of the file have been read, and how many lines.
+        on_malformed: told of each line that is no event: its number, and why.
+        change: what a map makes of each line.
+    """
+
+    name: str
+    on_malformed: Callable[[int, str], None]
+    on_progress: Callable[[int, int], None] | None = None
+    change: Change | None = None
+    size: int | None = attrs.field(init=False, default=None)
+    _raw: BinaryIO = attrs.field(init=False)
+    _last_at_ms: int = attrs.field(init=False, default=0)
+
+    def __attrs_post_init__(self) -> None:
+        try:
+            if self.name == "-":
+                self._raw = cast("BinaryIO", sys.stdin.buffer)
+            else:
+                path = Path(self.name)
+                self._raw = path.open("rb")
+                self.size = path.stat().st_size if path.is_file() else None
+        except OSError as refusal:
+            raise EnvironmentFault(f"can't read {self.name}: {refusal.strerror or refusal}") from refusal
+
+    def close(self) -> None:
+        """Let go of the file."""
+        if self.name != "-":
+            self._raw.close()
+
+    def lines(self) -> Iterator[tuple[int, Line]]:
+        """The lines that are events, with their numbers.
+
+        Raises:
+            EnvironmentFault: the file can't be read, or not be unpacked.
+        """
+        try:
+            yield from self._lines(self._unpacked())
+        except (OSError, EOFError, zlib.error) as fault:
+            raise EnvironmentFault(f"can't read {self.name}: {fault}") from fault
+
+    def _lines(self, stream: BinaryIO) -> Iterator[tuple[int, Line]]:
+        raw_decode = json.JSONDecoder().raw_decode
+        change, number = self.change, 0
+        for raw in stream:
+            number += 1
+            if number % EVERY == 0 and self.on_progress is not None:
+                self.on_progress(self._position(), number)
+            try:
+                text = raw.decode().strip()
+                found, end = raw_decode(text)
+                if end != len(text):
+                    raise ValueError("more than one value")
+                if found.__class__ is not dict:
+                    raise ValueError("it is no object")
+                if change is not None:
+                    found = change(found)
+                    if found is None:
+                        continue
+                at = found.get("at")
+                if at.__class__ is not int:
+                    self._date(found, at)
+                else:
+                    self._last_at_ms = at
+            except (ValueError, RecursionError) as fault:
+                self._odd(raw, number, fault)
+                continue
+            yield number, found
+
+    def _date(self, line: dict[str, object], at: object) -> None:
+        """Give a line its time as a number."""
+        if isinstance(at, str):
+            line["at"] = self._last_at_ms = instant(at)
+        elif at is None and line.get("type") in UNDATED:
+            line["at"] = self._last_at_ms
+        else:
+            raise ValueError(f"at is {at!r}: give milliseconds, or a time like 2026-01-31T12:00:00.000Z")
+
+    def _odd(self, raw: bytes, number: int, fault: Exception) -> None:
+        """A line that is none: blank, or malformed."""
+        if raw.strip():
+            why = "it nests too deeply" if isinstance(fault, RecursionError) else str(fault)
+            self.on_malformed(number, why)
+
+    def _position(self) -> int:
+        return self._raw.tell() if self.size is not None else 0
+
+    def _unpacked(self) -> BinaryIO:
+        buffered = cast("io.BufferedReader", self._raw)
+        magic = buffered.peek(4)[:4]
+        if magic.startswith(GZIP):
+            return cast("BinaryIO", gzip.open(buffered))
+        if magic.startswith(ZSTD):
+            return _zstd(buffered, self.name)
+        if magic.startswith(b"\xef\xbb\xbf"):
+            buffered.read(3)
+        return cast("BinaryIO", buffered)
+
+
+def _zstd(stream: BinaryIO, name: str) -> BinaryIO:
+    try:
+        import zstandard
+    except ModuleNotFoundError:
+        raise EnvironmentFault(
+            f"{name} is packed by zstd: pip install 'deadreckon[zstd]', or unpack it: zstd -dc {name} | deadreckon audit -"
+        ) from None
+    reader = zstandard.ZstdDecompressor().stream_reader(stream, read_across_frames=True)
+    return cast("BinaryIO", io.BufferedReader(_Checked(reader, zstandard.ZstdError)))
+
+
+class _Checked(io.RawIOBase):
+    """A stream whose own kind of error becomes an ``OSError``."""
+
+    def __init__(self, stream: BinaryIO, error: type[Exception]) -> None:
+        self._stream = stream
+        self._error = error
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: object) -> int:
+        view = memoryview(cast("bytearray", buffer))
+        try:
+            data = self._stream.read(len(view))
+        except self._error as fault:
+            raise OSError(str(fault)) from fault
+        view[: len(data)] = data
+        return len(data)
+
+
+def instant(text: str) -> int:
+    """An ISO-8601 time in milliseconds; one without a zone is UTC.
+
+    Raises:
+        ValueError: it is none.
+    """
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError(f"at is {text!r}: give milliseconds, or a time like 2026-01-31T12:00:00.000Z") from None
+    return ((time if time.tzinfo is not None else time.replace(tzinfo=UTC)) - EPOCH) // MILLISECOND

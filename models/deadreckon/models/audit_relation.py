@@ -1,0 +1,305 @@
+"""A machine as an audit runs it: only the actions that a log speaks of, over only the leaves that matter, as functions.
+
+A log of one hold never moves a second one, and nobody reads how many doors there were. So leaves that no chosen action
+changes become constants, and leaves that nothing depends on are left out. What is left is compiled, an action at a time,
+to a function from a flat state to the next one, or None where the action is refused.
+
+Inputs that are integers stay open until a call. So do parameters of the policy that a log leaves open or gives anew for
+each entity (the deadline of a hold): they are inputs like any other, named by the vocabulary.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable, Mapping
+from typing import cast
+
+import attrs
+
+from deadreckon.spec import Kind, Machine, SpecError
+
+from . import expr as ir
+from .compiled import straight_line
+from .expr import Expr, Sort
+from .layout import Field, Flat
+from .relation import Command, Relation, relation
+
+Function = Callable[..., Flat | None]
+Claim = Callable[[Flat], bool]
+Inputs = tuple[tuple[str, int], ...]
+
+
+def narrowed(machine: Machine, actions: Iterable[str], judged: bool) -> Machine:
+    """*machine* with these actions alone; of its rules the eventual ones, and if *judged* all that are no lemmas."""
+    wanted = frozenset(actions)
+    less = copy.copy(machine)
+    kinds = (Kind.EVENTUALLY, Kind.ALWAYS) if judged else (Kind.EVENTUALLY,)
+    parts = {
+        "actions": tuple(one for one in machine.actions if one.name in wanted),
+        "rules": tuple(rule for rule in machine.rules if rule.kind in kinds and not rule.lemma),
+        "scopes": machine.scopes[:1],
+        "variants": (),
+    }
+    for name, value in parts.items():
+        object.__setattr__(less, name, value)
+    return less
+
+
+@attrs.frozen
+class Use:
+    """What a vocabulary uses of a machine.
+
+    Attributes:
+        actions: the actions that its moves take.
+        fixed: inputs that have one value wherever they occur.
+        assumed: leaves of the initial state that the log says nothing of, with the most permissive value.
+        observed: leaves that its moves look at or set.
+        free: parameters of the policy that are inputs here.
+        judged: whether rules are judged on the way. States that only actions lead to break none: that is proved. Where
+            logged values are taken over instead, rules must be judged.
+    """
+
+    actions: tuple[str, ...]
+    fixed: Mapping[str, int] = attrs.field(factory=dict)
+    assumed: Mapping[str, int] = attrs.field(factory=dict)
+    observed: tuple[str, ...] = ()
+    free: tuple[str, ...] = ()
+    judged: bool = False
+
+
+@attrs.frozen(eq=False)
+class _Bound:
+    """A command under the policy and the fixed inputs."""
+
+    command: Command
+    static: Mapping[str, int]
+    inputs: tuple[tuple[str, Expr], ...]
+    guard: Expr
+    updates: tuple[Expr, ...]
+    claims: tuple[Expr, ...]
+
+
+class Traced:
+    """The relation of a narrowed machine; made once, compiled for each policy."""
+
+    def __init__(self, machine: Machine, use: Use) -> None:
+        self.machine = machine
+        self.use = use
+        self.relation: Relation = relation(narrowed(machine, use.actions, use.judged))
+
+    def code(self, policy: object) -> Code:
+        """The functions under *policy*."""
+        return Code(self, policy)
+
+
+class Code:
+    """Functions over the leaves that are kept.
+
+    Attributes:
+        use: what is used of the machine.
+        policy: the policy.
+        fields: the kept leaves.
+        initial: the initial state.
+        rest: whether nothing more need happen in a state.
+        owed, met: of each eventual rule, whether a state owes something, and whether it has it.
+    """
+
+    def __init__(self, traced: Traced, policy: object) -> None:
+        self._relation = traced.relation
+        self.use = traced.use
+        self.policy = policy
+        layout = self._relation.layout
+        self._at = {field.path: at for at, field in enumerate(layout.fields)}
+        self._values = list(_initial(traced, policy))
+        for path, value in traced.use.assumed.items():
+            self._values[self._at[path]] = value
+        self._bindings = _parameters(traced, policy)
+        self._bound = tuple(self._bind(command, at) for at, command in enumerate(self._relation.commands))
+        self._constants = self._constant_leaves()
+        self._kept = self._relevant()
+        self.fields: tuple[Field, ...] = tuple(layout.fields[at] for at in self._kept)
+        self.index = {field.path: at for at, field in enumerate(self.fields)}
+        self._state = tuple(self._relation.state[at] for at in self._kept)
+        self._known = {self._relation.state[at]: self._constant(at) for at in self._constants}
+        self.initial: Flat = tuple(self._values[at] for at in self._kept)
+        self._functions: dict[tuple[str, Inputs], Function] = {}
+        self.broken: Callable[[Flat], bool] | None = self._state_rules() if traced.use.judged else None
+        triggers, claims = self._relation.triggers, self._relation.claims
+        self.rest: Claim | None = self._claim(triggers["terminal"]) if "terminal" in triggers else None
+        eventual = [rule.id for rule in self._relation.machine.rules if rule.kind is Kind.EVENTUALLY]
+        self.owed = {id: self._claim(triggers[id]) for id in eventual}
+        self.met = {id: self._claim(claims[id]) for id in eventual}
+
+    def whole(self, state: Flat) -> Flat:
+        """A state of the machine itself, for its own functions; what was left out has its initial value."""
+        leaves = list(self._values)
+        for at, value in zip(self._kept, state, strict=True):
+            leaves[at] = value
+        return tuple(leaves)
+
+    def rebuild(self, whole: Flat) -> tuple[object, object]:
+        """State and ghost as the machine's own functions take them."""
+        return cast("tuple[object, object]", self._relation.layout.rebuild(whole))
+
+    def flatten(self, state: object, ghost: object) -> Flat:
+        """All leaves of a state and its ghost."""
+        return self._relation.layout.flatten((state, ghost))
+
+    def leaf(self, path: str) -> int:
+        """Where a leaf stands among all leaves."""
+        return self._at[path]
+
+    def layout_field(self, at: int) -> Field:
+        """The leaf that stands there."""
+        return self._relation.layout.fields[at]
+
+    def call(self, action: str, inputs: Mapping[str, int]) -> Callable[[Flat], Flat | None]:
+        """The action under *inputs*, as a function of the state alone."""
+        bound = self._command(action, inputs)
+        dynamic = tuple(inputs[name] for name, _ in bound.inputs if not self._is_closed(bound, name))
+        function = self._function(action, bound, inputs)
+        if not dynamic:
+            return function
+        return lambda state: function(state, *dynamic)
+
+    def timed(self, action: str, **inputs: int) -> Function:
+        """The action as a function of the state and of its one open input."""
+        return self._function(action, self._command(action, inputs), inputs)
+
+    def _command(self, action: str, inputs: Mapping[str, int]) -> _Bound:
+        given = {**self.use.fixed, **inputs}
+        for one in self._bound:
+            if one.command.action == action and all(given.get(name) == value for name, value in one.static.items()):
+                return one
+        raise SpecError(f"no action {action} with {dict(inputs)}", instead="an action and inputs of the machine")
+
+    def _function(self, action: str, bound: _Bound, inputs: Mapping[str, int]) -> Function:
+        closed = tuple((name, value) for name, value in inputs.items() if self._is_closed(bound, name))
+        key = (action, closed)
+        if key not in self._functions:
+            self._functions[key] = self._compiled(bound, dict(closed))
+        return self._functions[key]
+
+    def _is_closed(self, bound: _Bound, name: str) -> bool:
+        """Whether an input is compiled in: all but integers, which are given with each call."""
+        kinds = {one.name: one.field.type for one in bound.command.inputs}
+        return name in bound.static or (name in kinds and kinds[name] is not int)
+
+    def _compiled(self, bound: _Bound, closed: Mapping[str, int]) -> Function:
+        chosen = dict(self._known)
+        opened = []
+        for name, variable in bound.inputs:
+            if name in closed:
+                chosen[variable] = _literal(variable, closed[name])
+            else:
+                opened.append(variable)
+        guard, *rest = ir.substitute((bound.guard, *bound.updates, *bound.claims), chosen)
+        updates, claims = rest[: len(bound.updates)], rest[len(bound.updates) :]
+        kept = tuple(updates[at] for at in self._kept)
+        return straight_line(self._state, tuple(opened), ir.and_(guard, *claims), kept)
+
+    def _bind(self, command: Command, at: int) -> _Bound:
+        """*command* with policy and fixed inputs put in; free parameters of the policy are inputs."""
+        fixed = {
+            one.variable: _literal(one.variable, self.use.fixed[one.name])
+            for one in command.inputs
+            if one.name in self.use.fixed
+        }
+        steps = tuple(claims[at] for claims in self._relation.steps.values())
+        guard, *rest = ir.substitute((command.guard, *command.updates, *steps), {**self._bindings, **fixed})
+        updates, claims = tuple(rest[: len(command.updates)]), tuple(rest[len(command.updates) :])
+        read = ir.variables((guard, *updates, *claims))
+        inputs = [(one.name, one.variable) for one in command.inputs if one.name not in self.use.fixed]
+        inputs += [(name, leaf) for name, leaf in self._free() if leaf in read]
+        return _Bound(command, dict(command.fixed), tuple(inputs), guard, updates, claims)
+
+    def _free(self) -> list[tuple[str, Expr]]:
+        layout = self._relation.policy_layout
+        named = [field.path.removeprefix("policy.") for field in layout.fields]
+        return [(name, leaf) for name, leaf in zip(named, self._relation.policy, strict=True) if name in self.use.free]
+
+    def _usable(self) -> list[_Bound]:
+        return [
+            one
+            for one in self._bound
+            if all(self.use.fixed.get(name, value) == value for name, value in one.static.items())
+        ]
+
+    def _constant(self, at: int) -> Expr:
+        return _literal(self._relation.state[at], self._values[at])
+
+    def _constant_leaves(self) -> frozenset[int]:
+        """The leaves that keep their initial value whatever is done: the greatest such set."""
+        free = {self._at[path] for path in self.use.observed if path in self._at}
+        found = set(range(len(self._values)))
+        while True:
+            known = {self._relation.state[at]: self._constant(at) for at in found}
+            moved = set()
+            for one in self._usable():
+                guard, *updates = ir.substitute((one.guard, *one.updates), known)
+                if guard is not ir.FALSE:
+                    moved |= {at for at in found if updates[at] is not self._constant(at)}
+            if not moved:
+                return frozenset(found - free)
+            found -= moved
+
+    def _relevant(self) -> tuple[int, ...]:
+        """The leaves that a guard, a claim, a ghost or an observation depends on, directly or not."""
+        known = {self._relation.state[at]: self._constant(at) for at in self._constants}
+        position = {leaf: at for at, leaf in enumerate(self._relation.state)}
+        usable = self._usable()
+        roots = [expr for one in usable for expr in (one.guard, *one.claims)]
+        roots += [*self._relation.claims.values(), *self._relation.triggers.values()]
+        wanted = {self._at[path] for path in self.use.observed}
+        if self.use.judged:
+            wanted |= {at for path, at in self._at.items() if path.startswith("ghost.")}
+        wanted |= self._read(ir.substitute(tuple(roots), {**self._bindings, **known}), position)
+        updates = [ir.substitute(one.updates, known) for one in usable]
+        todo = list(wanted)
+        while todo:
+            at = todo.pop()
+            more = self._read(tuple(one[at] for one in updates), position) - wanted
+            wanted |= more
+            todo += more
+        return tuple(at for at in sorted(wanted) if at not in self._constants)
+
+    @staticmethod
+    def _read(roots: tuple[Expr, ...], position: Mapping[Expr, int]) -> set[int]:
+        return {position[leaf] for leaf in ir.variables(roots) if leaf in position}
+
+    def _claim(self, claim: Expr) -> Claim:
+        (bound,) = ir.substitute((claim,), {**self._bindings, **self._known})
+        return cast("Claim", straight_line(self._state, (), bound, None))
+
+    def _state_rules(self) -> Callable[[Flat], bool]:
+        """Whether a state breaks a rule."""
+        rules = [
+            self._relation.claims[rule.id] for rule in self._relation.machine.rules if self._is_state_rule(rule.id)
+        ]
+        return self._claim(ir.not_(ir.and_(*rules)))
+
+    def _is_state_rule(self, id: str) -> bool:
+        return id in self._relation.claims and self._relation.machine.rule(id).kind is Kind.ALWAYS
+
+
+def _literal(variable: Expr, value: int) -> Expr:
+    return ir.const(bool(value)) if variable.sort is Sort.BOOL else ir.const(int(value))
+
+
+def _initial(traced: Traced, policy: object) -> Flat:
+    machine = traced.machine
+    start = machine.initial[0]
+    state = start(*machine.signature(start).arguments(policy, ()))
+    return traced.relation.layout.flatten((state, machine.ghost() if machine.ghost else None))
+
+
+def _parameters(traced: Traced, policy: object) -> dict[Expr, Expr]:
+    relation_ = traced.relation
+    if policy is None:
+        return {}
+    values = relation_.policy_layout.flatten(policy)
+    return {
+        leaf: _literal(leaf, value)
+        for leaf, value, field in zip(relation_.policy, values, relation_.policy_layout.fields, strict=True)
+        if field.path.removeprefix("policy.") not in traced.use.free
+    }
