@@ -170,6 +170,13 @@ def test_journal_the_snippet_prints_what_the_page_says(tmp_path: Path) -> None:
     assert all(f"`{line}`" in page("journal") for line in printed)
 
 
+def test_keepalive_the_service_snippet_runs(tmp_path: Path) -> None:
+    """The snippet's work fails, is revived, and the count is cleared by the clean run after it, as the page says."""
+    printed = snippet(tmp_path, "keepalive", "use").splitlines()
+    assert printed == ["revival 1 of agent takes up turn-7", "0 clear quiet-clean"]
+    assert all(f"`{line}`" in page("keepalive") for line in printed)
+
+
 def test_keepalive_the_snippet_prints_the_table_of_the_ladder(tmp_path: Path) -> None:
     """A host that answers and dies climbs the ladder of the page, until somebody resets."""
     *climb, reset = snippet(tmp_path, "keepalive", "see-it").splitlines()
