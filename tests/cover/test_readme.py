@@ -48,6 +48,12 @@ def test_readme_stateful_snippet_runs(tmp_path: Path) -> None:
     assert "1 passed" in printed
 
 
+def test_readme_holds_a_program_against_a_machine() -> None:
+    """The reference implementation, served as a program in whatever language, conforms in every scope."""
+    words = [sys.executable if word == ".venv/bin/python" else word for word in command("conform")]
+    assert run(words, ROOT).count("it conforms") == 3
+
+
 def test_readme_counterexample_is_the_printed_one() -> None:
     """The counterexample in the README is the one that the command finds."""
     printed = run(command("counterexample"), ROOT)

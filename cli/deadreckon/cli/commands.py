@@ -14,6 +14,7 @@ from deadreckon.spec import CallerError, DeadreckonError, Machine
 
 from .auditing import audit
 from .checking import ENGINES, Plan, Task, defect_tasks, tasks
+from .conforming import conform
 from .display import Display, Pulse, console, defects_table, failure_line, rules_table, story_table
 from .holds import holds
 from .pool import Outcome, run
@@ -62,6 +63,7 @@ def command() -> None:
     """Check durable-service protocols that are written down as state machines."""
 
 
+command.add_command(conform)
 command.add_command(audit)
 command.add_command(holds)
 command.add_command(requests)
