@@ -49,6 +49,12 @@ Work that outlives the process that does it, however often that dies::
     async with SqliteKeepalive("hosts.db") as store, Keepalive(store, revive=take_up, version=build) as keepalive:
         async with keepalive.supervise("agent", obliges=True, work_id=turn_id):  # on record, and an alarm is armed
             await run_the_model(turn_id)
+
+A process that is kept running, and not restarted for ever::
+
+    async with SqliteKeepalive("hosts.db") as store, Supervisor(store, version=build) as supervisor:
+        await supervisor.start("worker", ["python", "-m", "worker"], probe=answers)
+        await supervisor.until_signal()
 """
 
 from deadreckon.spec.errors import CallerError, EnvironmentFault, PolicyError, Refused
@@ -105,6 +111,7 @@ from .journal import (
 from .journal_keys import key_ballot
 from .journal_sqlite import SqliteJournal
 from .keepalive import Keepalive, Revive, host_views
+from .keepalive_child import Program
 from .keepalive_kept import OnEvidence
 from .keepalive_sqlite import SqliteKeepalive
 from .keepalive_steps import Life as KeepaliveLife
@@ -113,6 +120,7 @@ from .keepalive_steps import enter as enter_keepalive
 from .keepalive_steps import reset_by_hand
 from .keepalive_store import Claim, Evidence, KeepaliveStore
 from .keepalive_store import Filed as FiledHost
+from .keepalive_supervisor import Probe, Supervisor
 from .keepalive_words import HostView, KeepaliveClosed, PutDown, Reset, Revival, WorkInFlight
 from .request import OnOutcome, Requests
 from .request_drive import Attempter
@@ -249,6 +257,8 @@ __all__ = [
     "OnTerminal",
     "PolicyError",
     "Predicate",
+    "Probe",
+    "Program",
     "PutDown",
     "Receipt",
     "Recorded",
@@ -292,6 +302,7 @@ __all__ = [
     "Subject",
     "SubjectEffect",
     "SubjectTaken",
+    "Supervisor",
     "SystemClock",
     "SystemTimer",
     "Timer",

@@ -7,16 +7,17 @@ is put down, is for :class:`.keepalive_kept.Hooks`: a keepalive calls a function
 from __future__ import annotations
 
 import asyncio
+import functools
 import random
 from typing import Final
 
 from deadreckon.spec.errors import Refused
-from deadreckon.spec.keepalive_state import NEVER, KeepalivePolicy, Pass
+from deadreckon.spec.keepalive_state import NEVER, KeepalivePolicy, Pass, State
 
 from .events import Emitter
 from .keepalive_kept import AGAIN_FIRST_MS, SLEEP_MAX_MS, Hooks, Kept, OnEvidence, Work, logger
 from .keepalive_revival import Reviver
-from .keepalive_steps import Life, Memory, Steps, enter
+from .keepalive_steps import Life, Steps, enter
 from .keepalive_store import KeepaliveStore
 from .keepalive_words import KeepaliveClosed, PutDown, WorkInFlight
 from .store import Fenced, StoreFault
@@ -112,9 +113,19 @@ class Keeper:
                     self._emit("host.died", {"host": host, "asked": False})
                 if boots:
                     await steps.boot()
-                self.hosts[host] = Kept(steps)
+                kept = self.hosts[host] = Kept(steps)
+                steps.on_step = functools.partial(self._stepped, kept)
                 self.wake()
             return self.hosts[host]
+
+    def let_go(self, kept: Kept) -> list[asyncio.Task[None]]:
+        """Keep a host alive no more: nothing looks at it, and nothing of it is waited for; the tasks that still end."""
+        self.hosts.pop(kept.host, None)
+        ending = [task for task in (kept.passing, kept.turn) if task is not None]
+        kept.give_up(KeepaliveClosed(f"host {kept.host} is kept alive here no more"))
+        for task in ending:
+            task.cancel()
+        return ending
 
     # Work.
 
@@ -214,26 +225,24 @@ class Keeper:
         steps, now_ms = kept.steps, self.timer.now_ms()
         if steps.memory.confirm_at_ms != NEVER and now_ms >= steps.memory.confirm_at_ms:
             await steps.confirm()
-        filed, before = steps.filed, steps.memory
+        filed = steps.filed
         try:
             if filed.alarm_at_ms != NEVER and now_ms >= filed.alarm_at_ms:
                 await steps.fire(self._chance.randint(0, self.policy.jitter_ms))
             elif filed.armed_at_ms != NEVER and now_ms >= filed.armed_at_ms:
                 # The platform has lost the alarm: a living host is looked at all the same, a dead one boots.
-                await (steps.stray_fire() if before.alive else steps.boot())
+                await (steps.stray_fire() if steps.memory.alive else steps.boot())
         except Refused as refusal:
             if refusal.rule != "K9":
                 await steps.refresh()  # the platform has lost the alarm, or somebody else has moved it
                 return
             await self._reviver.tell(kept)  # the plateau waits until people are told; then it is looked at again
-        finally:
-            self._looked(kept, before)
 
-    def _looked(self, kept: Kept, before: Memory) -> None:
-        """A look has begun a revival, or put a hung one down, or neither."""
-        reviving = kept.steps.memory.reviving
-        hung = before.reviving is not Pass.IDLE and reviving is Pass.IDLE
-        if not hung and not (before.reviving is Pass.IDLE and reviving is Pass.RECORDED):
+    def _stepped(self, kept: Kept, action: str, before: State, after: State) -> None:
+        """A look has begun a revival, or put one down that hung: nothing of what was in flight runs on."""
+        begun = before.reviving is Pass.IDLE and after.reviving is Pass.RECORDED
+        hung = before.reviving is not Pass.IDLE and after.reviving is Pass.IDLE
+        if action not in ("fire", "stray_fire") or not (begun or hung) or self.hosts.get(kept.host) is not kept:
             return
         why = f"host {kept.host} is wedged or died: what was in flight is given up, and taken up by a revival"
         kept.give_up(PutDown(why))

@@ -19,7 +19,7 @@ whose alarm was lost, and heals like one. Only a revival insists (``arm``): it d
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import attrs
@@ -85,6 +85,7 @@ class Steps:
     Attributes:
         memory: what this incarnation remembers of the host.
         filed: what the store had at the last look; a hint of when to look again, never a reason to act.
+        on_step: told of each step as memory moves: the action, and the states before and after it.
     """
 
     def __init__(
@@ -101,6 +102,7 @@ class Steps:
         self.host = host
         self.memory = Memory()
         self.filed = UNFILED
+        self.on_step: Callable[[str, State, State], None] | None = None
         self._store = store
         self._life = life
         self._policy = policy
@@ -314,6 +316,8 @@ class Steps:
         self.memory = Memory.of(after)
         action.remembered = True
         self._events.committed(action.event, before, after)
+        if self.on_step is not None:
+            self.on_step(action.event, before, after)
 
     async def _alarmed(self, action: Action, before: State, after: State) -> bool:
         """The second write; whether the alarm says what it should by now."""
