@@ -177,6 +177,16 @@ def test_keepalive_the_service_snippet_runs(tmp_path: Path) -> None:
     assert all(f"`{line}`" in page("keepalive") for line in printed)
 
 
+def test_journal_the_service_snippet_runs(tmp_path: Path) -> None:
+    """The service appends, follows, is caught up and reads, as the page says; run again, nothing is shipped twice."""
+    printed = snippet(tmp_path, "journal", "use").splitlines()
+    assert len(printed) == 4
+    assert all(f"`{line}`" in page("journal") for line in printed)
+    again = run(tmp_path, "snippet.py").splitlines()
+    assert [line for line in again if line.startswith("ship")] == []
+    assert again[-1] == "[0, 1]"
+
+
 def test_keepalive_the_snippet_prints_the_table_of_the_ladder(tmp_path: Path) -> None:
     """A host that answers and dies climbs the ladder of the page, until somebody resets."""
     *climb, reset = snippet(tmp_path, "keepalive", "see-it").splitlines()
