@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import cast
 
 import attrs
 import pytest
 
 from deadreckon.models import expr as ir
-from deadreckon.models.compiled import Reference
-from deadreckon.models.explorer import Bounds, Exploration, Progress, Trace, explore
+from deadreckon.models.explorer import Bounds, Progress, explore
 from deadreckon.models.relation import Relation, relation
 from deadreckon.spec import (
     Among,
@@ -23,6 +21,7 @@ from deadreckon.spec import (
     scope,
     sometimes,
 )
+from tests.cover.replay import replayed
 
 # A counter that is cut at the bounds of its scope, with a ghost.
 
@@ -122,21 +121,6 @@ counter = Machine(
     ),
 )
 plain_counter = attrs.evolve(counter, ghost=None, observe=None, rules=(not_negative, falls_by_three))
-
-
-def replayed(found: Exploration, trace: Trace) -> list[object]:
-    """The states that the machine's own functions give along a trace, from a real initial state."""
-    machine = found.relation.machine
-    state, _ = cast("tuple[object, object]", found.relation.layout.rebuild(trace.steps[0].state))
-    assert state in [start() for start in machine.initial]
-    states = [state]
-    for step in trace.steps[1:]:
-        assert step.instance is not None
-        state = machine.step(found.scope.policy, state, step.instance.action, Reference.inputs(step.instance))
-        rebuilt, _ = cast("tuple[object, object]", found.relation.layout.rebuild(step.state))
-        assert state == rebuilt
-        states.append(state)
-    return states
 
 
 def test_explorer_step_counterexample_ends_with_the_step() -> None:

@@ -9,8 +9,7 @@ from typing import cast
 import attrs
 import pytest
 
-from deadreckon.models.compiled import Reference
-from deadreckon.models.explorer import Exploration, Trace, explore
+from deadreckon.models.explorer import explore
 from deadreckon.models.layout import Layout
 from deadreckon.models.symmetry import Symmetry
 from deadreckon.spec import (
@@ -24,6 +23,7 @@ from deadreckon.spec import (
     scope,
     sometimes,
 )
+from tests.cover.replay import replayed
 
 # A token ring of three: who holds the token may work, whoever wants.
 
@@ -286,21 +286,6 @@ def by_hand(machine: Machine, bad: Callable[[object, object], bool]) -> tuple[in
                     order.append((after, seen))
     worst = [depth[pair] for pair in order if bad(*pair)]
     return len(order), edges, max(depth.values()), min(worst, default=None)
-
-
-def replayed(found: Exploration, trace: Trace) -> list[object]:
-    """The states that the machine's own functions give along a trace, from a real initial state."""
-    machine = found.relation.machine
-    state, _ = cast("tuple[object, object]", found.relation.layout.rebuild(trace.steps[0].state))
-    assert state in [start() for start in machine.initial]
-    states = [state]
-    for step in trace.steps[1:]:
-        assert step.instance is not None
-        state = machine.step(found.scope.policy, state, step.instance.action, Reference.inputs(step.instance))
-        rebuilt, _ = cast("tuple[object, object]", found.relation.layout.rebuild(step.state))
-        assert state == rebuilt
-        states.append(state)
-    return states
 
 
 KNOWN: dict[str, tuple[Machine, int, int, int]] = {

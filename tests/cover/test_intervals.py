@@ -12,32 +12,11 @@ from deadreckon.models.expr import FALSE, TRUE, Expr, Sort
 from deadreckon.proofs.intervals import Interval, Narrowing, hull
 from deadreckon.proofs.lowering import bits, lower
 from deadreckon.spec import UNLIMITED
+from tests.cover.expressions import SMALL, expressions
 
 X, Y, Z = (ir.var(name, Sort.INT) for name in "xyz")
 P = ir.var("p", Sort.BOOL)
-SMALL = st.integers(-9, 9)
-
-ints: st.SearchStrategy[Expr] = st.deferred(
-    lambda: st.one_of(
-        st.sampled_from((X, Y, Z)),
-        st.builds(ir.const, SMALL),
-        st.builds(ir.add, ints, ints),
-        st.builds(ir.neg, ints),
-        st.builds(ir.mul, ints, st.builds(ir.const, SMALL)),
-        st.builds(ir.ite, bools, ints, ints),
-    )
-)
-bools: st.SearchStrategy[Expr] = st.deferred(
-    lambda: st.one_of(
-        st.just(P),
-        st.builds(ir.eq, ints, ints),
-        st.builds(ir.lt, ints, ints),
-        st.builds(ir.le, ints, ints),
-        st.builds(ir.not_, bools),
-        st.builds(ir.and_, bools, bools),
-        st.builds(ir.or_, bools, bools),
-    )
-)
+ints, bools = expressions((X, Y, Z), (P,))
 
 
 @st.composite

@@ -13,34 +13,11 @@ from deadreckon.models import expr as ir
 from deadreckon.models.expr import Expr, Op, Sort
 from deadreckon.proofs.lowering import TEXT, bits, integers, lower, symbol, text
 from deadreckon.proofs.solvers import SOLVERS, Answer
+from tests.cover.expressions import SMALL, expressions
 
 INTS = tuple(ir.var(f"durable.attempts[{index}]", Sort.INT) for index in range(3))
 BOOLS = (ir.var("alive", Sort.BOOL), ir.var("callback", Sort.BOOL))
-SMALL = st.integers(-9, 9)
-
-ints: st.SearchStrategy[Expr] = st.deferred(
-    lambda: st.one_of(
-        st.sampled_from(INTS),
-        st.builds(ir.const, SMALL),
-        st.builds(ir.add, ints, ints),
-        st.builds(ir.neg, ints),
-        st.builds(ir.mul, ints, st.builds(ir.const, SMALL)),
-        st.builds(ir.ite, bools, ints, ints),
-    )
-)
-bools: st.SearchStrategy[Expr] = st.deferred(
-    lambda: st.one_of(
-        st.sampled_from(BOOLS),
-        st.builds(ir.eq, ints, ints),
-        st.builds(ir.eq, bools, bools),
-        st.builds(ir.lt, ints, ints),
-        st.builds(ir.le, ints, ints),
-        st.builds(ir.not_, bools),
-        st.builds(ir.and_, bools, bools, bools),
-        st.builds(ir.or_, bools, bools, bools),
-        st.builds(ir.ite, bools, bools, bools),
-    )
-)
+ints, bools = expressions(INTS, BOOLS)
 worlds: st.SearchStrategy[dict[Expr, int | bool]] = st.fixed_dictionaries(
     {**dict.fromkeys(INTS, SMALL), **dict.fromkeys(BOOLS, st.booleans())}
 )
