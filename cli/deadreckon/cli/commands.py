@@ -17,6 +17,7 @@ from .checking import ENGINES, Plan, Task, defect_tasks, tasks
 from .conforming import conform
 from .display import Display, Pulse, console, defects_table, failure_line, rules_table, story_table
 from .holds import holds
+from .hosts import hosts
 from .pool import Outcome, run
 from .references import absolute, built_in_names, resolve
 from .reports import Target, as_json, as_junit, version
@@ -66,6 +67,7 @@ def command() -> None:
 command.add_command(conform)
 command.add_command(audit)
 command.add_command(holds)
+command.add_command(hosts)
 command.add_command(requests)
 
 
