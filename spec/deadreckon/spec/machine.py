@@ -6,6 +6,7 @@ import inspect
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum
+from functools import cache
 from itertools import product
 from types import MappingProxyType
 
@@ -76,8 +77,9 @@ def _self_evident(hint: object) -> bool:
     return isinstance(hint, type) and (hint is bool or issubclass(hint, Enum))
 
 
-def hints_of(function: Function) -> dict[str, object]:
-    """The resolved annotations of *function*.
+@cache
+def hints_of(function: Function) -> Mapping[str, object]:
+    """The resolved annotations of *function*, which are looked up once.
 
     Raises:
         SpecError: when a parameter has none, or one that can't be resolved.
@@ -97,7 +99,7 @@ def hints_of(function: Function) -> dict[str, object]:
                 where=location(function),
                 instead="annotate every parameter; the engines tell policy, state and inputs apart by type",
             )
-    return hints
+    return MappingProxyType(hints)
 
 
 @attrs.frozen
