@@ -10,17 +10,17 @@ the work that it admits). If no reading breaks a rule, the guard that refused na
 
 from __future__ import annotations
 
-import re
+import itertools
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 
 import attrs
 
-from .audit_lenient import Elsewhere, Lenient, Reading
+from .audit_lenient import Elsewhere, Lenient, Reading, number_of
 from .audit_monitor import Monitor, Node, TooMany
 from .audit_moves import Blame, Key, Move
-from .audit_words import Rejected, Words
+from .audit_words import Rejected, Step, Words
 from .layout import Flat
 
 STATES = 24
@@ -28,6 +28,9 @@ STATES = 24
 
 SHOWN = 3
 """Last states that are shown."""
+
+REFUSALS = 6
+"""Refusals that are shown."""
 
 SHRINK_SECONDS = 0.5
 """How long a history is made shorter."""
@@ -54,12 +57,6 @@ class Explanation:
     lines: tuple[int, ...]
 
 
-def number_of(rule: str) -> str:
-    """The protocol's number of a rule: a letter after it marks a further clause."""
-    found = re.match(r"[A-Z]+[0-9]+", rule)
-    return found[0] if found else rule
-
-
 def explain(words: Words, rejected: Rejected, shrink: bool = True) -> Explanation:
     """Why the last step of an entity fits nowhere; *shrink*: say which of its lines suffice."""
     return _Explainer(words, rejected).explanation(shrink)
@@ -73,28 +70,30 @@ class _Explainer:
         self.node = rejected.node
         self.monitor: Monitor = rejected.entity.monitor
         self.steps = [step for step in rejected.entity.history if step[1] == rejected.part]
-        self.number, _, self.key, self.at_ms, _ = self.steps[-1]
+        _, _, self.key, self.at_ms, _ = self.steps[-1]
         origin = rejected.entity.origin
         self.origin = self.monitor.start if origin is None else origin[rejected.part]
         self.lenient = Lenient(words.machine, self.monitor.code)
 
     def explanation(self, shrink: bool) -> Explanation:
-        states = self._last_states()
-        readings = list(self._readings(states))
-        rule, best = self._verdict(readings)
-        sentence = next((one.sentence for one in self.words.machine.rules if one.id in (best, rule)), "")
+        states = self._last_states(self.node)
+        readings = list(self._readings(states, self.steps))
+        id = self._verdict(readings)
+        rule = number_of(id)
+        sentence = next((one.sentence for one in self.words.machine.rules if one.id in (id, rule)), "")
+        refusals = dict.fromkeys(reading.told() for reading in sorted(readings, key=lambda one: one.force))
         return Explanation(
             rule,
             sentence,
             tuple(self._allowed()),
-            tuple(dict.fromkeys(reading.told() for reading in sorted(readings, key=lambda one: one.force)[:40]))[:6],
+            tuple(itertools.islice(refusals, REFUSALS)),
             tuple(self.lenient.words(state) for state in states[:SHOWN]),
-            tuple(self._shortest()) if shrink else (),
+            tuple(self._shortest(rule)) if shrink else (),
         )
 
-    def _last_states(self) -> list[Flat]:
+    def _last_states(self, node: Node) -> list[Flat]:
         """The states in which the line found the machine; if time could not come to it, those in which time stopped."""
-        found = self._before(self.node, self.at_ms) or self._before(self.node, self.node.now_ms)
+        found = self._before(node, self.at_ms) or self._before(node, node.now_ms)
         return sorted(found)[:STATES]
 
     def _before(self, node: Node, at_ms: int) -> frozenset[Flat]:
@@ -103,44 +102,42 @@ class _Explainer:
         except TooMany:
             return node.states
 
-    def _readings(self, states: Iterable[Flat]) -> Iterator[Reading]:
-        at_ms = self.at_ms if self.words.clock else None
+    def _readings(self, states: Iterable[Flat], steps: Sequence[Step]) -> Iterator[Reading]:
         leads = tuple(self.words.leads(self.key))
         for move in self.words.moves(self.key):
-            for state in states:
-                with suppress(Elsewhere):
-                    yield self.lenient.read(state, move, leads, at_ms)
+            yield from self._read(states, move, leads, self.at_ms)
         for blame in self.words.blames(self.key):
-            yield from self._blamed(blame)
+            yield from self._blamed(blame, steps)
 
-    def _blamed(self, blame: Blame) -> Iterator[Reading]:
+    def _read(
+        self, states: Iterable[Flat], move: Move, leads: Iterable[Move], at_ms: int, only: tuple[str, ...] = ()
+    ) -> Iterator[Reading]:
+        for state in states:
+            with suppress(Elsewhere):
+                yield self.lenient.read(state, move, leads, at_ms if self.words.clock else None, only)
+
+    def _blamed(self, blame: Blame, steps: Sequence[Step]) -> Iterator[Reading]:
         """The last earlier step of the kind that is blamed, as if it had come to what the line shows."""
-        for at in range(len(self.steps) - 2, -1, -1):
-            key, at_ms = self.steps[at][2], self.steps[at][3]
+        last = len(steps) - 2
+        for at in range(last, last - 1 if blame.last else -1, -1):
+            _, _, key, at_ms, _ = steps[at]
             if key[0] in blame.kinds:
-                node = self._run(self.origin, self.steps[:at])
-                if node is None:
-                    return
-                for move in self.words.moves(key):
-                    forced: Move = (*move, *blame.sees)
-                    for state in sorted(self._before(node, at_ms))[:STATES]:
-                        clock = at_ms if self.words.clock else None
-                        with suppress(Elsewhere):
-                            yield self.lenient.read(state, forced, (), clock, blame.rules)
+                node = self._run(self.origin, steps[:at])
+                for move in () if node is None else self.words.moves(key):
+                    assert node is not None
+                    states = sorted(self._before(node, at_ms))[:STATES]
+                    yield from self._read(states, (*move, *blame.sees), (), at_ms, blame.rules)
                 return
 
-    def _verdict(self, readings: list[Reading]) -> tuple[str, str]:
-        """The rule that is broken, and its full id."""
+    def _verdict(self, readings: list[Reading]) -> str:
+        """The id of the rule that is broken, or of the guard that refused."""
         breaking = [one for one in readings if one.broken]
         if breaking:
-            best = min(breaking, key=lambda one: (one.later, one.force))
-            assert best.broken is not None
-            return number_of(best.broken), best.broken
+            return min(breaking, key=lambda one: (one.later, one.force)).broken or ""
         refused = [one for one in readings if one.guards]
         if refused:
-            best = min(refused, key=lambda one: one.force)
-            return number_of(best.guards[0][0]), best.guards[0][0]
-        return self.words.last_resort, self.words.last_resort
+            return min(refused, key=lambda one: one.force).guards[0][0]
+        return self.words.last_resort
 
     def _allowed(self) -> Iterator[str]:
         for text, key in self.words.options(self.entity, self.part):
@@ -153,7 +150,7 @@ class _Explainer:
         except TooMany:
             return None
 
-    def _run(self, node: Node, steps: Iterable[tuple[int, int, Key, int, object]]) -> Node | None:
+    def _run(self, node: Node, steps: Iterable[Step]) -> Node | None:
         for _, _, key, at_ms, _ in steps:
             after = self._step(node, key, at_ms)
             if after is None:
@@ -161,17 +158,19 @@ class _Explainer:
             node = after
         return node
 
-    def _shortest(self) -> list[int]:
-        """Lines that suffice: one after the other is left out, as long as the last one is still the one that is rejected."""
+    def _shortest(self, rule: str) -> list[int]:
+        """Lines that suffice: one after the other is left out, as long as the last one is still rejected by that rule."""
         until = time.monotonic() + SHRINK_SECONDS
         lines = list(dict.fromkeys(step[0] for step in self.steps))
         for number in reversed(lines[:-1]):
             fewer = [one for one in lines if one != number]
-            if number != 0 and time.monotonic() < until and self._rejects(fewer):
+            if number != 0 and time.monotonic() < until and self._rejects(fewer, rule):
                 lines = fewer
         return [number for number in lines if number != 0]
 
-    def _rejects(self, lines: list[int]) -> bool:
+    def _rejects(self, lines: list[int], rule: str) -> bool:
         steps = [step for step in self.steps if step[0] in lines]
         node = self._run(self.origin, steps[:-1])
-        return node is not None and bool(self._before(node, self.at_ms)) and self._run(node, steps[-1:]) is None
+        if node is None or self._run(node, steps[-1:]) is not None:
+            return False
+        return number_of(self._verdict(list(self._readings(self._last_states(node), steps)))) == rule

@@ -6,6 +6,7 @@ functions run here, with another ``require``, and its own rules judge.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from enum import Enum
 from typing import cast
@@ -48,6 +49,12 @@ class Reading:
         """The reading as a person is told it."""
         reasons = [f"{rule}: {why}" for rule, why in self.guards] or list(self.differs) or ["it leads nowhere"]
         return f"{self.actions or 'nothing'}: {'; '.join(reasons)}"
+
+
+def number_of(rule: str) -> str:
+    """The protocol's number of a rule: a letter after it marks a further clause."""
+    found = re.match(r"[A-Z]+[0-9]+", rule)
+    return found[0] if found else rule
 
 
 class Elsewhere(Exception):

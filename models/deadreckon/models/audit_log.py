@@ -8,7 +8,6 @@ import json
 import sys
 import zlib
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import BinaryIO, Final, cast
 
@@ -16,12 +15,10 @@ import attrs
 
 from deadreckon.spec import EnvironmentFault
 
-from .audit_words import Line
+from .audit_words import Line, instant
 
 GZIP: Final = b"\x1f\x8b"
 ZSTD: Final = b"\x28\xb5\x2f\xfd"
-EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-MILLISECOND: Final = timedelta(milliseconds=1)
 UNDATED: Final = frozenset({"policy", "log.ended"})
 EVERY: Final = 5_000
 """After so many lines it is said how far it is."""
@@ -108,7 +105,10 @@ class Source:
     def _date(self, line: dict[str, object], at: object) -> None:
         """Give a line its time as a number."""
         if isinstance(at, str):
-            line["at"] = self._last_at_ms = instant(at)
+            try:
+                line["at"] = self._last_at_ms = instant(at)
+            except ValueError:
+                raise ValueError(f"at is {at!r}: give a time like 2026-01-31T12:00:00.000Z") from None
         elif at is None and line.get("type") in UNDATED:
             line["at"] = self._last_at_ms
         else:
@@ -164,16 +164,3 @@ class _Checked(io.RawIOBase):
             raise OSError(str(fault)) from fault
         view[: len(data)] = data
         return len(data)
-
-
-def instant(text: str) -> int:
-    """An ISO-8601 time in milliseconds; one without a zone is UTC.
-
-    Raises:
-        ValueError: it is none.
-    """
-    try:
-        time = datetime.fromisoformat(text)
-    except ValueError:
-        raise ValueError(f"at is {text!r}: give milliseconds, or a time like 2026-01-31T12:00:00.000Z") from None
-    return ((time if time.tzinfo is not None else time.replace(tzinfo=UTC)) - EPOCH) // MILLISECOND

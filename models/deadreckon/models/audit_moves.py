@@ -68,11 +68,13 @@ class Blame:
     """Another reading of a line that fits nowhere: an earlier line, of one of these kinds of key, did wrong already.
 
     ``sees`` is what that earlier step then came to; ``rules`` are those that it may have broken (all, if there are none).
+    *last*: it can only be the step right before.
     """
 
     kinds: tuple[str, ...]
     sees: tuple[See, ...]
     rules: tuple[str, ...] = ()
+    last: bool = False
 
 
 def number(value: int | Enum) -> int:

@@ -249,7 +249,8 @@ class Code:
         position = {leaf: at for at, leaf in enumerate(self._relation.state)}
         usable = self._usable()
         roots = [expr for one in usable for expr in (one.guard, *one.claims)]
-        roots += [*self._relation.claims.values(), *self._relation.triggers.values()]
+        triggers = self._relation.triggers.items()
+        roots += [*self._relation.claims.values(), *(one for name, one in triggers if not name.startswith("within:"))]
         wanted = {self._at[path] for path in self.use.observed}
         if self.use.judged:
             wanted |= {at for path, at in self._at.items() if path.startswith("ghost.")}

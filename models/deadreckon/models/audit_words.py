@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import ClassVar, TypeAlias
+from datetime import UTC, datetime, timedelta
+from typing import ClassVar, Final, TypeAlias
 
 import attrs
 
@@ -22,6 +23,9 @@ from deadreckon.spec import Machine, PolicyError
 from .audit_monitor import Monitor, Node
 from .audit_moves import Blame, Key, Malformed, Move
 from .audit_relation import Traced, Use
+
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+MILLISECOND: Final = timedelta(milliseconds=1)
 
 Line: TypeAlias = Mapping[str, object]
 """One line of a log."""
@@ -118,6 +122,7 @@ class Words:
         self.entities: dict[str, Entity] = {}
         self.resting: dict[str, Entity] = {}
         self._recent: deque[Entity] = deque()
+        self._unbegun: set[str] = set()
         self.count = 0
         self.reject = reject
         self.absent: frozenset[str] = self.optional
@@ -203,6 +208,14 @@ class Words:
         entity = self.entities.get(name)
         if entity is None and name in self.resting:
             entity = self.entities[name] = self.resting.pop(name)
+        return entity
+
+    def known(self, line: Line) -> Entity | None:
+        """The entity of a line; None if its beginning is not in the log: then it is not followed."""
+        name = text_of(line, self.noun)
+        entity = self.entity(name)
+        if entity is None and name not in self._unbegun:
+            self._unbegun.add(name)
         return entity
 
     def opened(self, name: str, parts: int = 1) -> Entity:
@@ -296,6 +309,33 @@ def whole_number(line: Line, field: str) -> int:
     if type(value) is not int:
         raise Malformed(f"{field} is {value!r}: give an integer")
     return value
+
+
+def instant_of(line: Line, field: str) -> int:
+    """The instant in *field*, in milliseconds.
+
+    Raises:
+        Malformed: it is none.
+    """
+    value = line[field]
+    if type(value) is int:
+        return value
+    if isinstance(value, str):
+        try:
+            return instant(value)
+        except ValueError:
+            pass
+    raise Malformed(f"{field} is {value!r}: give milliseconds, or a time like 2026-01-31T12:00:00.000Z")
+
+
+def instant(text: str) -> int:
+    """An ISO-8601 time in milliseconds; one without a zone is UTC.
+
+    Raises:
+        ValueError: it is none.
+    """
+    time = datetime.fromisoformat(text)
+    return ((time if time.tzinfo is not None else time.replace(tzinfo=UTC)) - EPOCH) // MILLISECOND
 
 
 def among(line: Line, field: str, words: Mapping[str, object]) -> str:

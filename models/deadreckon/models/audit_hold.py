@@ -1,0 +1,276 @@
+"""What a log says of a hold.
+
+A hold is followed once for each of its requests: they share nothing but the decision, so many small sets of states do, where
+one for all of them together would have their product. Time is counted from the parking, and the deadline is the line's own.
+
+What a log does not show, and what is assumed
+    Slices of a wait may be of any length, so the journal may have answered at any time; a door may judge, give up waiting,
+    lose track of a call, unseen. Nothing is signed. If no line tells of doors, one that doesn't wait may die and another
+    boot unseen; if none tells of failed waits, the journal may be away unseen; if none tells of the start of a release, it
+    may start unseen (H4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import ClassVar, Final, cast
+
+import attrs
+
+from deadreckon.spec import UNLIMITED
+from deadreckon.spec.hold_state import Caller, Evidence, Fact, Release, Told, Wait
+from deadreckon.spec.machines import hold
+
+from .audit_moves import Blame, Key, Malformed, Move, do, given, see
+from .audit_relation import Use
+from .audit_words import Entity, Line, Reader, Words, among, instant_of, text_of, whole_number
+
+VERDICTS: Final = {"approve": True, "reject": False}
+OUTCOMES: Final = {"ok": Release.OK, "error": Release.ERROR, "unknown": Release.UNKNOWN, "lapsed": Release.LAPSED}
+TOLD: Final = {told.value.replace(" ", "-"): told for told in Told if told not in (Told.NOTHING, Told.FAILED)}
+ERRORS: Final = {"availability": True, "other": False}
+DOOR: Final = frozenset({"door.died", "door.booted"})
+REQUESTS: Final = 1_000
+"""Requests of one hold, at most."""
+
+WHOLE: Final = UNLIMITED
+"""A slice that lasts to the deadline."""
+
+
+@attrs.define
+class Names:
+    """What is remembered of a hold.
+
+    Attributes:
+        requests: how many it has.
+        cursor: where its wait was armed last; None if it wasn't.
+        failed: whether a wait failed since.
+    """
+
+    requests: int = 1
+    cursor: int | None = None
+    failed: bool = False
+
+
+def one(name: str) -> str:
+    """A leaf of the one hold that is followed."""
+    return f"holds[0].{name}"
+
+
+class HoldWords(Words):
+    """The vocabulary of the hold."""
+
+    machine = hold
+    noun = "hold"
+    use = Use(
+        actions=(
+            *("ask", "slice_ends", "wait_fails", "judgement_fails", "wake", "judge", "stop_waiting", "adopt", "expire"),
+            *("abandon", "start_release", "call", "answer", "lose_track", "settle", "settle_unknown", "lapse", "tell"),
+            *("decide", "detach", "leave", "crash", "boot", "journal_fails", "journal_returns", "tick"),
+        ),
+        fixed={"index": 0, "request": 0, "source": 0, "second": 0, "acknowledged": 1},
+        observed=(
+            *map(one, ("fact", "deadline_at_ms", "evidence", "approved[0]", "releases[0]", "wait", "until_ms")),
+            *map(one, ("cursor_past", "calls[0]", "caller", "told[0]")),
+            *("alive", "up", "now_ms", "ghost.effects[0][0]"),
+        ),
+        free=("hold_ms", "slice_ms"),
+    )
+    clock = True
+    instants = ((one("until_ms"), ""), (one("deadline_at_ms"), ""), (one("deadline_at_ms"), "release_grace_ms"))
+    exact = frozenset({"failed"})
+    optional = frozenset({"release.started", "wait.failed", *DOOR})
+    last_resort = "H15"
+    unseen: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "H4": ("release.started",),
+        "H7": (),
+        "H8": ("wait.armed",),
+        "H10": ("wait.failed",),
+        "H12": ("caller.gone",),
+        "H16": tuple(DOOR),
+    }
+
+    def vocabulary(self) -> dict[str, Reader]:
+        """The reader of each type of line."""
+        return {
+            "hold.requested": self._requested,
+            "hold.decided": self._decided,
+            "hold.expired": lambda line: self._of_hold(line, ("expired",)),
+            "hold.abandoned": lambda line: self._of_hold(line, ("abandoned",)),
+            "release.started": lambda line: self._of_request(line, ("started",)),
+            "effect.called": lambda line: self._of_request(line, ("called",)),
+            "release.settled": lambda line: self._of_request(line, ("settled", among(line, "outcome", OUTCOMES))),
+            "caller.told": lambda line: self._of_request(line, ("told", among(line, "outcome", TOLD))),
+            "caller.gone": lambda line: self._of_hold(line, ("gone",)),
+            "wait.armed": self._armed,
+            "wait.failed": self._failed,
+            "door.died": lambda line: self._of_all(line, ("door died",)),
+            "door.booted": lambda line: self._of_all(line, ("door booted",)),
+        }
+
+    def names(self) -> Names:
+        """Fresh tables."""
+        return Names()
+
+    # Lines.
+
+    def _requested(self, line: Line) -> None:
+        name = text_of(line, "hold")
+        deadline_at_ms, requests = instant_of(line, "deadline_at"), whole_number(line, "requests")
+        if not 1 <= requests <= REQUESTS:
+            raise Malformed(f"requests is {requests}: give 1 to {REQUESTS}")
+        entity = self.entity(name)
+        if entity is None:
+            entity = self.opened(name, requests)
+            _names(entity).requests = requests
+            self._every(entity, line, ("requested", deadline_at_ms - entity.base_ms))
+        else:
+            self._every(entity, line, ("requested again", deadline_at_ms - entity.base_ms))
+
+    def _decided(self, line: Line) -> None:
+        verdicts = line["verdicts"]
+        if not isinstance(verdicts, list) or any(type(verdict) not in (str, bool) for verdict in verdicts):
+            raise Malformed(f"verdicts is {verdicts!r}: give a list of {' and '.join(VERDICTS)}")
+        entity = self.known(line)
+        if entity is None or line.get("accepted") is False:
+            return  # What was refused changes nothing; why it was is not in the log.
+        answers = [VERDICTS.get(verdict, verdict) for verdict in verdicts]
+        if any(type(answer) is not bool for answer in answers):
+            raise Malformed(f"verdicts is {verdicts!r}: give {' or '.join(VERDICTS)}")
+        fits = len(answers) == _names(entity).requests
+        for part in range(len(entity.nodes)):
+            answer = answers[part] if fits else False
+            self.step(entity, line, ("decided", answer, fits), part)
+
+    def _armed(self, line: Line) -> None:
+        entity = self.known(line)
+        if entity is None:
+            return
+        names = _names(entity)
+        cursor = whole_number(line, "cursor")
+        last, names.cursor = names.cursor, cursor
+        astray = last is not None and (cursor < last or (names.failed and cursor != last))
+        names.failed = False
+        self._every(entity, line, ("armed astray",) if astray else ("armed",))
+
+    def _failed(self, line: Line) -> None:
+        entity = self.known(line)
+        if entity is not None and ERRORS[among(line, "error", ERRORS)]:
+            _names(entity).failed = True
+            self._every(entity, line, ("failed",))
+
+    def _of_hold(self, line: Line, key: Key) -> None:
+        entity = self.known(line)
+        if entity is not None:
+            self._every(entity, line, key)
+
+    def _of_request(self, line: Line, key: Key) -> None:
+        entity = self.known(line)
+        index = whole_number(line, "index")
+        if entity is not None:
+            if not 0 <= index < len(entity.nodes):
+                raise Malformed(f"index is {index}: the hold has {len(entity.nodes)} requests")
+            self.step(entity, line, key, index)
+
+    def _of_all(self, line: Line, key: Key) -> None:
+        for entity in list(self.entities.values()):
+            self._every(entity, line, key)
+
+    def _every(self, entity: Entity, line: Line, key: Key) -> None:
+        for part in range(len(entity.nodes)):
+            self.step(entity, line, key, part)
+
+    # Moves.
+
+    def moves(self, key: Key) -> Iterable[Move]:
+        """The moves that may have written a line with this key."""
+        match key:
+            case ("requested", int(hold_ms)):
+                yield (do("ask", hold_ms=hold_ms, slice_ms=WHOLE),)
+            case ("requested again", int(hold_ms)):
+                yield (see(one("deadline_at_ms"), hold_ms),)
+            case ("decided", bool(verdict), True):
+                yield (do("decide", first=verdict, evidence=Evidence.UNSIGNED),)
+            case ("decided", _, False):
+                decided = (see(one("fact"), Fact.DECIDED), see(one("evidence"), Evidence.MALFORMED))
+                yield (do("decide", first=False, evidence=Evidence.MALFORMED), *decided)
+            case ("expired",):
+                yield (do("expire"),)
+            case ("abandoned",):
+                yield (do("abandon"),)
+            case ("started",):
+                yield (do("start_release"),)
+            case ("called",):
+                yield (do("call"),)
+            case ("settled", str(outcome)):
+                action = {"unknown": "settle_unknown", "lapsed": "lapse"}.get(outcome, "settle")
+                yield (do(action), see(one("releases[0]"), OUTCOMES[outcome]))
+            case ("told", str(outcome)):
+                yield (do("tell"), see(one("told[0]"), TOLD[outcome]))
+                yield (given(one("told[0]"), TOLD[outcome]), given(one("caller"), Caller.ATTACHED))
+            case ("gone",):
+                yield (do("detach"), do("leave"))
+                yield (given(one("caller"), Caller.GONE),)
+            case ("armed",):
+                yield (given(one("wait"), Wait.WAITING),)
+                yield (do("wake", slice_ms=WHOLE),)
+                yield (do("wake", slice_ms=0),)
+                yield (do("adopt", slice_ms=WHOLE), see(one("wait"), Wait.WAITING))
+            case ("armed astray",):
+                yield (do("wake", slice_ms=WHOLE), see(one("cursor_past"), True))
+                yield (do("slice_ends", slice_ms=WHOLE), see(one("cursor_past"), True))
+            case ("failed",):
+                for action in ("wait_fails", "judgement_fails"):
+                    yield (given("up", False), do(action))
+                    yield (given("up", True), do("journal_fails"), do(action))
+            case ("door died",):
+                yield (do("crash"),)
+                yield (given("alive", False),)
+            case ("door booted",):
+                yield (do("boot"),)
+                yield (given("alive", True), do("crash"), do("boot"))
+
+    def hidden(self, absent: frozenset[str]) -> Iterable[Move]:
+        """What a door does without a fact, and what happens to it."""
+        yield (do("judge"),)
+        yield (do("adopt", slice_ms=WHOLE),)
+        yield (do("stop_waiting"),)
+        yield (do("wake", slice_ms=WHOLE),)
+        yield (do("wake", slice_ms=0),)
+        yield (do("slice_ends", slice_ms=WHOLE),)
+        yield from ((do("answer", succeeds=succeeds),) for succeeds in (True, False))
+        yield (do("lose_track"),)
+        yield (do("journal_returns"),)
+        if "wait.failed" in absent:
+            yield (do("journal_fails"),)
+        if absent >= DOOR:
+            yield (given(one("wait"), Wait.IDLE), do("crash"))  # one that waits and backs off may not escape so
+            yield (do("boot"),)
+        if "release.started" in absent:
+            yield (do("start_release"),)
+
+    def blames(self, key: Key) -> Iterable[Blame]:
+        """An error that the caller is told right after a wait failed is that failure, told as an end."""
+        if key == ("told", "error"):
+            yield Blame(("failed",), (see(one("told[0]"), Told.ERROR),), ("H9",), last=True)
+
+    def options(self, entity: Entity, part: int) -> Iterator[tuple[str, Key]]:
+        """The lines that might come next."""
+        index = f"index {part}"
+        for word, verdict in VERDICTS.items():
+            yield f"hold.decided ({word} for {index})", ("decided", verdict, True)
+        yield "hold.expired", ("expired",)
+        yield "hold.abandoned", ("abandoned",)
+        yield f"release.started ({index})", ("started",)
+        yield f"effect.called ({index})", ("called",)
+        yield from ((f"release.settled ({index}, {word})", ("settled", word)) for word in OUTCOMES)
+        yield from ((f"caller.told ({index}, {word})", ("told", word)) for word in TOLD)
+        yield "caller.gone", ("gone",)
+        yield "wait.armed", ("armed",)
+        yield "wait.failed", ("failed",)
+        yield "door.died", ("door died",)
+        yield "door.booted", ("door booted",)
+
+
+def _names(entity: Entity) -> Names:
+    return cast("Names", entity.names)
