@@ -435,6 +435,33 @@ def test_definitions_are_checked() -> None:
 # Pages and cursors.
 
 
+@pytest.mark.parametrize("ephemeral", [False, True])
+@pytest.mark.parametrize("limit", [1, 7, 500])
+def test_a_cursor_misses_nothing_that_is_appended_meanwhile(either: World, limit: int, ephemeral: bool) -> None:
+    """Whoever reads while others append sees every event once, in order."""
+
+    async def main() -> None:
+        async with either.journal() as journal:
+            made: list[JournalEvent] = []
+
+            async def appending(first: int) -> None:
+                for n in range(first, first + 40):
+                    made.append(await journal.append("note", n, ephemeral=n % 2 == 0))
+
+            found: list[JournalEvent] = []
+            cursor = 0
+            tasks = [asyncio.create_task(appending(first)) for first in (0, 101, 200)]
+            while not all(task.done() for task in tasks) or cursor < journal.max_offset:
+                page = await journal.read(cursor, limit=limit, ephemeral=ephemeral)
+                found += page.events
+                cursor = page.cursor
+                await asyncio.sleep(0)
+            wanted = sorted(made, key=lambda event: event.offset)
+            assert found == [event for event in wanted if ephemeral or not event.ephemeral]
+
+    either.run(main)
+
+
 @pytest.mark.parametrize("limit", [1, 2, 3, 500])
 def test_cursors_pass_gaps(either: World, limit: int) -> None:
     """Page by page, every event past the cursor is seen once, whatever lies between."""
@@ -491,8 +518,11 @@ def test_limits_are_checked(world: World) -> None:
                     await journal.read(limit=limit)
                 with pytest.raises(CallerError, match="limit"):
                     await journal.listed(limit=limit)
-            with pytest.raises(CallerError, match="first_index"):
-                await journal.listed(-1)
+            for place in (-1, 2**63):
+                with pytest.raises(CallerError, match="first_index"):
+                    await journal.listed(place)
+                with pytest.raises(CallerError, match="after_offset"):
+                    await journal.read(place)
 
     world.run(main)
 
@@ -584,6 +614,8 @@ def test_misuse_is_told(world: World) -> None:
                 await journal.__aenter__()
         with pytest.raises(JournalNotOpen):
             await journal.connected("ada")
+        async with journal:
+            assert journal.incarnation == 2
 
     world.run(main)
 

@@ -34,7 +34,7 @@ from deadreckon.spec.journal_state import JournalPolicy
 from .events import Emitter, Sink
 from .journal import Json
 from .store import admit_caller
-from .stream_reader import EventPage, EventReader, check_limit, page
+from .stream_reader import EventPage, EventReader, check_range, page
 from .stream_steps import Steps
 from .stream_store import PAGE, EventStore, Look
 from .stream_words import (
@@ -90,15 +90,22 @@ class EventJournal(EventReader):
         self.name = name
         self._types = Definitions(types)
         self._emit = Emitter(sink, self.timer.now_ms)
+        self._entered = False
         self._steps: Steps | None = None
         self._one_at_a_time = asyncio.Lock()
         self._subjects: set[str] = set()
 
     async def __aenter__(self) -> EventJournal:
-        if self._steps is not None:
+        if self._entered:
             raise CallerError("the journal is open already: enter it once")
+        self._entered = True
+        self._one_at_a_time = asyncio.Lock()  # of this event loop
         steps = Steps(self.store, self.policy, self.timer, self._emit, name=self.name)
-        await steps.boot()
+        try:
+            await steps.boot()
+        except BaseException:
+            self._entered = False
+            raise
         self._steps = steps
         return self
 
@@ -109,6 +116,7 @@ class EventJournal(EventReader):
         async with self._one_at_a_time:
             pass  # what is under way ends
         self.listeners.tell()
+        self._entered = False
 
     @property
     def incarnation(self) -> int:
@@ -180,11 +188,11 @@ class EventJournal(EventReader):
 
         The cursor passes ephemeral events, shown or not.
         """
-        check_limit(limit)
+        check_range("after_offset", after_offset, limit)
         await self._settled()
         # What is seen at one instant: all up to the last offset. Rows up to there are committed, and stay.
         steps, through = self._open, self.max_offset
-        known = [event for event in steps.buffer.events if ephemeral and event.offset > after_offset]
+        known = steps.buffer.past(after_offset, limit) if ephemeral else []
         rows = await self.store.rows(after_offset, through, limit)
         merged = list(merge(rows, known, key=lambda event: event.offset)) if known else list(rows)
         return page([event for event in merged if self._may_see(event, ephemeral)], limit, max(through, after_offset))
@@ -204,6 +212,7 @@ class EventJournal(EventReader):
         self._subjects.discard(name)
 
     def _may_see(self, event: JournalEvent, ephemeral: bool) -> bool:
+        """Whether a reader sees it: by the flag that is stored, whatever the definition says by now (J4)."""
         return ephemeral or not words.committed_flag(event.ephemeral, self._types.declared(event.type))
 
     @property

@@ -76,20 +76,18 @@ class EventReader:
         """The durable events past this offset: one read.
 
         Raises:
-            CallerError: *limit* is not from 1 to 500.
+            CallerError: *limit* is not from 1 to 500, or *after_offset* is no offset.
         """
-        check_limit(limit)
+        check_range("after_offset", after_offset, limit)
         return page(await self.store.rows(after_offset, LAST, limit), limit, after_offset)
 
     async def listed(self, first_index: int = 0, *, limit: int = PAGE) -> Sequence[JournalEvent]:
         """The durable events from this index on: one read.
 
         Raises:
-            CallerError: *limit* is not from 1 to 500, or *first_index* is negative.
+            CallerError: *limit* is not from 1 to 500, or *first_index* is no index.
         """
-        check_limit(limit)
-        if first_index < 0:
-            raise CallerError(f"first_index is {first_index}: give 0 or more")
+        check_range("first_index", first_index, limit)
         return await self.store.listed(first_index, limit)
 
     async def wait(self, after_offset: int, timeout_ms: int) -> int | None:
@@ -150,7 +148,9 @@ def page(events: Sequence[JournalEvent], limit: int, scanned: int) -> EventPage:
     return EventPage(shown, cursor, full)
 
 
-def check_limit(limit: int) -> None:
-    """Refuse pages that are too large."""
+def check_range(name: str, first: int, limit: int) -> None:
+    """Refuse places that no event has, and pages that are too large."""
+    if not 0 <= first <= LAST:
+        raise CallerError(f"{name} is {first}: give 0 or more")
     if not 1 <= limit <= PAGE:
         raise CallerError(f"limit is {limit}: give 1 to {PAGE}, and read page by page")

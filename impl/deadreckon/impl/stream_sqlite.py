@@ -160,7 +160,8 @@ def reading(connection: sqlite3.Connection) -> Iterator[None]:
     try:
         yield
     finally:
-        connection.execute("ROLLBACK")
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
 
 
 def _life(connection: sqlite3.Connection) -> tuple[int, int]:

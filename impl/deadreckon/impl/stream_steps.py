@@ -20,8 +20,10 @@ One action at a time: whoever shares the steps among tasks holds a lock.
 from __future__ import annotations
 
 import hashlib
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import Final
 
 import attrs
@@ -68,6 +70,11 @@ class Buffer:
     def forget(self) -> None:
         """Forget the oldest."""
         self._bytes -= self.events.popleft().size
+
+    def past(self, after_offset: int, limit: int) -> list[JournalEvent]:
+        """The first *limit* events past an offset."""
+        start = bisect_right(self.events, after_offset, key=lambda event: event.offset)
+        return list(islice(self.events, start, start + limit))
 
 
 class Slots:

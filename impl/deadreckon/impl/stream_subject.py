@@ -69,6 +69,7 @@ class Subject(Generic[S]):
         journal = self._journal
         incarnation = journal.incarnation
         journal.claim_subject(self.name)
+        self._one_at_a_time = asyncio.Lock()  # of this event loop
         try:
             steps = SubjectSteps(journal.store, incarnation, self.name, self._reducer, journal.policy, journal.timer)
             await self._woken(steps)
