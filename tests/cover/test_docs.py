@@ -23,6 +23,7 @@ from deadreckon.spec.machines import MACHINES
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(path.stem for path in (ROOT / "docs").glob("*.md") if path.stem in MACHINES)
 NOT_STEPS = {
+    "incident": {"boot", "call_from_the_dead", "crash", "deploy", "tick"},
     "journal": {"boot", "crash", "tick"},
     "keepalive": {"die", "lose_alarm", "tick"},
     "request": {"answer_from_the_dead", "answer_late", "boot", "crash", "tick"},
@@ -153,6 +154,14 @@ def test_hold_every_fact_on_the_page_is_appended_by_the_implementation() -> None
     sources = "".join(path.read_text(encoding="utf-8") for path in Path(next(iter(impl.__path__))).glob("*.py"))
     appended = set(re.findall(r'Entry\(\s*"([a-z.]+)"', sources)) | set(re.findall(r'"(key\.[a-z]+)"', sources))
     assert set(re.findall(r"`((?:hold|caller|release|door|key)\.[a-z]+)`", page("hold"))) == appended
+
+
+def test_incident_the_service_snippet_runs(tmp_path: Path) -> None:
+    """Two lives die at work, the third counts them and gives up without working, the fourth finds the seal."""
+    given_up = "turn-7 is given up after 2 deaths: interrupted_attempts_exceeded"
+    printed = snippet(tmp_path, "incident", "use").splitlines()
+    assert printed == ["heavy work", "dead"] * 2 + [given_up, "sealed", "sealed"]
+    assert f"`{given_up}`" in page("incident")
 
 
 def test_request_the_service_snippet_runs(tmp_path: Path) -> None:
