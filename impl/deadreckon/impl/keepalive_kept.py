@@ -30,6 +30,10 @@ OnEvidence = Callable[[str, str], Awaitable[None] | None]
 """``on_evidence(host, text)``: tell people of a crash loop. The fact is durable already, and the text names the reset."""
 
 
+class DiedEarly(Exception):
+    """The host has died before its revival was over. That is no fault of anybody here, so it needs no traceback."""
+
+
 class Hooks(Protocol):
     """What is done to hosts."""
 

@@ -9,7 +9,7 @@ from deadreckon.spec.errors import Refused
 from deadreckon.spec.keepalive_state import NEVER, KeepalivePolicy, State
 from deadreckon.spec.keepalive_words import told
 
-from .keepalive_kept import Hooks, Kept, OnEvidence, Turn, Work, insist, logger
+from .keepalive_kept import DiedEarly, Hooks, Kept, OnEvidence, Turn, Work, insist, logger
 from .keepalive_words import Revival
 from .store import Fenced, StoreFault
 from .timer import Timer
@@ -48,8 +48,9 @@ class Reviver:
         owed = tuple(work.work_id for work in works if work.work_id)
         try:
             turn = await self._hooks.deliver(Revival(kept.host, state.record.revivals, owed, self.incarnation))
-        except Exception:
-            logger.warning("revival %s of host %s failed", state.record.revivals, kept.host, exc_info=True)
+        except Exception as error:
+            traceback = not isinstance(error, DiedEarly)
+            logger.warning("revival %s of host %s failed", state.record.revivals, kept.host, exc_info=traceback)
             await self._failed(kept, works)
         else:
             await insist(self._timer, steps.succeed)

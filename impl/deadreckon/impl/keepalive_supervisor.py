@@ -37,7 +37,7 @@ from .events import Emitter, Sink
 from .keepalive import check_name, checked_policy, host_views
 from .keepalive_child import Child, Program, checked_program, ended, kill_orphans, killed, logger, new_token, started
 from .keepalive_keeper import Keeper
-from .keepalive_kept import Kept, OnEvidence, Turn, Work, insist
+from .keepalive_kept import DiedEarly, Kept, OnEvidence, Turn, Work, insist
 from .keepalive_store import KeepaliveStore
 from .keepalive_words import HostView, PutDown, Reset, Revival
 from .store import Fenced, StoreFault
@@ -84,8 +84,9 @@ class Supervised:
 
     def let_go(self) -> list[asyncio.Task[None]]:
         """Nothing watches or minds it any more, but who asks this; the tasks that were told to end."""
-        tasks, self.tasks = self.tasks, []
-        ending = [task for task in tasks if task is not asyncio.current_task()]
+        current = asyncio.current_task()
+        ending = [task for task in self.tasks if task is not current]
+        self.tasks = [task for task in self.tasks if task is current]
         for task in ending:
             task.cancel()
         return ending
@@ -130,6 +131,7 @@ class Supervisor:
             raise CallerError(f"grace_ms is {grace_ms}: give 0 or more")
         self._grace_ms = grace_ms
         self._hosts: dict[str, Supervised] = {}
+        self._starting: set[str] = set()
         self._keeper = Keeper(
             store,
             self.policy,
@@ -172,21 +174,31 @@ class Supervisor:
             CallerError: it is supervised here already.
         """
         program = checked_program(program)
-        if check_name("host", host) in self._hosts:
+        if check_name("host", host) in self._hosts or host in self._starting:
             raise CallerError(f"host {host} is supervised here already: stop it first")
-        kept = await self._keeper.adopt(host, boots=False)
-        one = self._hosts[host] = Supervised(kept, program, probe)
+        self._starting.add(host)
         try:
-            orphans = await asyncio.get_running_loop().run_in_executor(None, kill_orphans, kept.steps.filed.child)
-            if orphans:
-                logger.warning("host %s: %s processes of an earlier supervisor were killed", host, orphans)
-            await kept.steps.boot()
+            await self._bury(host)
+            kept = await self._keeper.adopt(host, boots=True)
+            one = self._hosts[host] = Supervised(kept, program, probe)
+        finally:
+            self._starting.discard(host)
+        try:
             if RUN not in kept.steps.filed.owed:
                 await self._first_run(one)
         except BaseException:
             await self._stopped(one)
             raise
-        self._keeper.wake()
+
+    async def _bury(self, host: str) -> None:
+        """Kill what an earlier supervisor has left running of a host."""
+        mine, living = self._keeper.life.claim.incarnation, await self._keeper.store.living()
+        if living.incarnation != mine:
+            raise Fenced(mine, living.incarnation)
+        token = (await self._keeper.store.read(host)).child
+        orphans = await asyncio.get_running_loop().run_in_executor(None, kill_orphans, token)
+        if orphans:
+            logger.warning("host %s: %s processes of an earlier supervisor were killed", host, orphans)
 
     async def stop(self, host: str) -> None:
         """End *host*, and don't revive it: a clean end, since it is asked for. Its count stays: this is no reset.
@@ -309,7 +321,7 @@ class Supervisor:
             if not child.ended.done() and await one.well():
                 break
         if child.ended.done():
-            raise RuntimeError(f"host {revival.host} has died before it was up")
+            raise DiedEarly(f"host {revival.host} has died before it was up")
 
         async def turn() -> None:
             one.tasks.append(asyncio.create_task(self._mind(one, child, None)))
