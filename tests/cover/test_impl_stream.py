@@ -187,6 +187,65 @@ def test_j1_the_fenced_give_no_offsets_of_the_living(either: World) -> None:
     either.run(main)
 
 
+def test_j1_the_last_reserved_offset_may_go_to_a_row(world: World) -> None:
+    """If the row whose fate was unknown took the last offset that was reserved, more are reserved first."""
+
+    async def main() -> None:
+        async with world.journal() as journal:
+            assert isinstance(world.store, MemoryEvents)
+            for _ in range(RESERVED - 1):
+                await journal.connected("ada")
+            world.store.hook = failing("transact.after")
+            with pytest.raises(StoreUnavailable):
+                await journal.append("note")
+            world.store.hook = None
+            assert (await journal.connected("ada")).offset == RESERVED + 1
+            assert (await world.store.look(Look())).high == 2 * RESERVED
+
+    world.run(main)
+
+
+def test_j1_who_is_fenced_while_unsure_gives_no_offsets(world: World) -> None:
+    """An incarnation that looks for its write, and finds that another one lives, goes no further."""
+
+    async def main() -> None:
+        async with world.journal() as old:
+            await old.connected("ada")
+            assert isinstance(world.store, MemoryEvents)
+            world.store.hook = failing("transact.written")
+            with pytest.raises(StoreUnavailable):
+                await old.append("note")
+            world.store.hook = None
+            async with world.journal() as new:
+                await new.append("note")
+                for _ in range(2):
+                    with pytest.raises(Fenced):
+                        await old.connected("ada")
+
+    world.run(main)
+
+
+def test_who_is_fenced_within_a_write_is_told_so(world: World) -> None:
+    """A write that another incarnation comes before the sync of is lost, and nobody is told otherwise."""
+
+    async def main() -> None:
+        async with world.journal() as old:
+            assert isinstance(world.store, MemoryEvents)
+            store = world.store
+
+            async def superseded(at: str) -> None:
+                if at == "transact.written":
+                    store.hook = None
+                    await store.claim()
+
+            store.hook = superseded
+            with pytest.raises(Fenced):
+                await old.append("note")
+            assert await old.count() == 0
+
+    world.run(main)
+
+
 def test_j5_the_index_has_no_gaps(either: World) -> None:
     """The dense index counts durable events, though their offsets have gaps."""
 
@@ -504,6 +563,9 @@ def test_a_reader_elsewhere_sees_durable_events(tmp_path: Path) -> None:
             assert await asyncio.wait_for(waiting, 5) == last.offset
             assert await reader.count() == 2
             assert [event.index for event in await reader.listed(1)] == [1]
+            for n in range(5):
+                assert await reader.head() == (await journal.append("note", n)).offset - 1
+                assert await reader.head() == last.offset + n + 1
 
     asyncio.run(main())
 
@@ -549,6 +611,29 @@ def test_j6_a_wait_is_for_durable_events(either: World) -> None:
     either.run(main)
 
 
+def test_j6_who_waits_here_is_told_at_once(world: World) -> None:
+    """An append wakes who waits in the same process, and not before the event can be read."""
+
+    async def main() -> None:
+        async with world.journal() as journal:
+            assert isinstance(world.store, MemoryEvents)
+            waiting = asyncio.create_task(journal.wait(0, 60_000))
+            await world.timer.pause(1)
+
+            async def slow(at: str) -> None:
+                if at == "transact.after":
+                    assert await journal.wait(0, 0) is None
+                    assert (await journal.read()).events == ()
+
+            world.store.hook = slow
+            note = await journal.append("note")
+            began_ms = world.timer.now_ms()
+            assert await waiting == note.offset
+            assert world.timer.now_ms() <= began_ms + 1
+
+    world.run(main)
+
+
 def test_j6_a_wait_ends_with_the_journal(world: World) -> None:
     """Who waits at a journal that is left is told so."""
 
@@ -558,6 +643,7 @@ def test_j6_a_wait_ends_with_the_journal(world: World) -> None:
             await world.timer.pause(1)
         with pytest.raises(JournalNotOpen):
             await waiting
+        assert world.timer.now_ms() <= START_MS + 2
 
     world.run(main)
 
@@ -628,10 +714,11 @@ def test_leaving_waits_for_what_is_under_way(either: World) -> None:
             tasks = [asyncio.create_task(journal.append("note", n)) for n in range(5)]
             await asyncio.sleep(0)
             await asyncio.sleep(0)
+        left = await seen(EventReader(either.store))
         done = await asyncio.gather(*tasks, return_exceptions=True)
         kept = [one for one in done if not isinstance(one, BaseException)]
         assert all(isinstance(one, JournalNotOpen) for one in done if isinstance(one, BaseException))
-        assert await seen(EventReader(either.store)) == [event.offset for event in kept]
+        assert left == await seen(EventReader(either.store)) == [event.offset for event in kept]
 
     either.run(main)
 

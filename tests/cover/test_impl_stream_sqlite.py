@@ -193,6 +193,18 @@ def test_damage_is_told(path: Path, damage: str) -> None:
         run(path, read_all)
 
 
+@pytest.mark.parametrize("offset", [1, 3])
+def test_a_refold_over_a_missing_row_is_damage(path: Path, offset: int) -> None:
+    """J8: a reducer never folds fewer rows than are acknowledged, wherever one is missing."""
+    altered(path, f"DELETE FROM events WHERE at_offset = {offset}")
+
+    async def live(journal: EventJournal) -> None:
+        with pytest.raises(StoreCorrupt):
+            await Subject(journal, "count", Reducer(2, 0, lambda total, event: total + 1)).__aenter__()
+
+    run(path, live)
+
+
 def test_a_torn_file_is_told(path: Path) -> None:
     """A file whose pages are overwritten raises StoreCorrupt where a read comes upon them."""
     altered(path, "PRAGMA wal_checkpoint(TRUNCATE)")

@@ -15,12 +15,12 @@ from deadreckon.impl.stream_reader import EventReader
 from deadreckon.impl.stream_sqlite import SqliteEvents
 from deadreckon.impl.stream_store import Change, EventStore, Kept, Look, Sight, Writes
 from deadreckon.impl.stream_subject import KEPT_EVERY, Subject
-from deadreckon.impl.stream_subject_steps import Reducer, SubjectEffect
+from deadreckon.impl.stream_subject_steps import Reducer, SubjectEffect, SubjectSteps
 from deadreckon.impl.stream_words import EventType, FoldMalformed, JournalEvent, SubjectTaken
 from deadreckon.impl.testing import CrashAt, Died
 from deadreckon.impl.virtual import VirtualTimer, run_virtual
-from deadreckon.spec import CallerError
-from deadreckon.spec.journal_state import Fold, Progress
+from deadreckon.spec import CallerError, Refused
+from deadreckon.spec.journal_state import Fold, JournalPolicy, Progress
 
 PAGE_READ = 500
 
@@ -329,7 +329,9 @@ def test_j6_to_be_caught_up_is_to_be_past_the_durable_events(either: World) -> N
             waiting = asyncio.create_task(journal.caught_up("sum", 60_000))
             await either.timer.pause(5)
             await subject.step()
+            began_ms = either.timer.now_ms()
             assert await waiting
+            assert either.timer.now_ms() <= began_ms + 1
 
     either.run(main)
 
@@ -376,6 +378,62 @@ def test_what_an_effect_raises_acknowledges_what_came_before(either: World) -> N
             assert either.effects == [(1, 1), (2, 3), (3, 6), (4, 10), (5, 15)]
 
     either.run(main)
+
+
+def test_j8c_nothing_is_done_by_a_subject_that_may_not(world: World) -> None:
+    """A subject that is asleep, or still folds again, is refused before any effect is run."""
+
+    async def main() -> None:
+        async with world.journal() as journal:
+            await journal.append_all([("add", 1)] * 3)
+            async with world.subject(journal) as subject:
+                await subject.step()
+            await journal.append("add", 1)
+            world.effects.clear()
+            steps = SubjectSteps(world.store, journal.incarnation, "sum", sum_of(2), JournalPolicy(), world.timer)
+            for wake in (False, True):
+                if wake:
+                    await steps.wake()
+                with pytest.raises(Refused) as refused:
+                    await steps.process(1, world.effect)
+                assert refused.value.rule == "J8c"
+            await steps.fold_page(3)
+            with pytest.raises(Refused) as refused:
+                await steps.process(1, world.effect)
+            assert refused.value.rule == "J8b"
+            assert world.effects == []
+            await steps.checkpoint()
+            await steps.process(1, world.effect)
+            assert world.effects == [(1, 4)]
+
+    world.run(main)
+
+
+def test_appends_and_acknowledgements_at_once(world: World) -> None:
+    """Who appends and who acknowledges write one after the other, though each takes its time."""
+
+    async def slow(at: str) -> None:
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+
+    async def main() -> None:
+        memory = world.store.store
+        assert isinstance(memory, MemoryEvents)
+        memory.hook = slow
+        async with world.journal() as journal, world.subject(journal, batch=1) as subject:
+
+            async def appending() -> None:
+                for _ in range(20):
+                    await journal.append("add", 1)
+
+            tasks = [asyncio.create_task(appending()) for _ in range(2)]
+            while subject.acknowledged < 40:
+                await subject.step()
+            await asyncio.gather(*tasks)
+            assert [event.offset for event in await journal.listed()] == list(range(1, 41))
+            assert subject.fold == 40
+
+    world.run(main)
 
 
 def test_what_a_reducer_raises_runs_no_effect(world: World) -> None:

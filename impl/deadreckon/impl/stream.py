@@ -229,7 +229,6 @@ class EventJournal(EventReader):
             if steps is not self._open:
                 raise JournalNotOpen("the journal was left meanwhile")
             try:
-                await steps.sure()
                 yield steps
             except Refused as refusal:
                 raise _REFUSALS.get(refusal.rule, CallerError)(refusal.why) from refusal
@@ -241,11 +240,12 @@ class EventJournal(EventReader):
             async with self._one_at_a_time:
                 await self._open.sure()
 
-    async def _look_for_head(self) -> int:
-        """The last durable event of this incarnation; whether that still lives, is looked for."""
+    async def _look(self) -> None:
+        """Nobody else appends while this incarnation lives: look whether it does."""
         await self._settled()
-        sight = await self.store.look(Look())
-        admit_caller(self.incarnation, sight.incarnation)
+        admit_caller(self.incarnation, (await self.store.look(Look())).incarnation)
+
+    def _known_head(self) -> int:
         return self._open.memory.log.head
 
 
@@ -255,6 +255,7 @@ async def _make_room(steps: Steps, draft: Draft) -> None:
     Raises:
         EventTooLarge: it never may.
     """
+    await steps.sure()
     size = draft.committed(0, None, 0).size
     if not steps.ever_fits(size):
         raise EventTooLarge(

@@ -130,14 +130,19 @@ class EventReader:
         now_ms = self._elapsed_ms()
         if not again or not 0 <= now_ms - self._looked_at_ms < LOOK_FIRST_MS:
             self._looked_at_ms = now_ms
-            self._head = max(self._head, await self._look_for_head())
-        return self._head
+            await self._look()
+        return self._known_head()
 
     def _elapsed_ms(self) -> int:
         return int(self._steady.elapsed_ms())
 
-    async def _look_for_head(self) -> int:
-        return (await self.store.look(Look())).head
+    async def _look(self) -> None:
+        """Look for the last durable event."""
+        self._head = max(self._head, (await self.store.look(Look())).head)
+
+    def _known_head(self) -> int:
+        """The offset of the last durable event that is known here."""
+        return self._head
 
 
 def page(events: Sequence[JournalEvent], limit: int, scanned: int) -> EventPage:
