@@ -22,9 +22,10 @@ from .audit_incident import IncidentWords
 from .audit_lenient import number_of
 from .audit_monitor import TooMany
 from .audit_moves import Key, Malformed, NotFollowed
+from .audit_request import RequestWords
 from .audit_words import Entity, Line, Reader, Rejected, Words
 
-VOCABULARIES: tuple[type[Words], ...] = (IncidentWords, HoldWords)
+VOCABULARIES: tuple[type[Words], ...] = (IncidentWords, HoldWords, RequestWords)
 
 LOOKAHEAD = 20_000
 """Lines of each log that are looked at first, to learn which types of lines its system writes."""
@@ -132,13 +133,18 @@ class Audit:
         for number, line in itertools.chain(first, lines):
             self.number = number
             try:
-                reader = readers.get(line["type"])  # type: ignore[call-overload]  # a type is a text, or unknown
+                type_ = line["type"]
+                reader = readers.get(type_) if type_.__class__ is str else None
                 if reader is None:
-                    self._unknown(line)
+                    self._unknown(type_)
                 else:
                     reader(line)
-            except (Malformed, KeyError, TypeError) as fault:
-                self.malformed(number, _said(fault))
+            except Malformed as fault:
+                self.malformed(number, str(fault))
+            except KeyError as fault:
+                if fault.args[0] in line:
+                    raise
+                self.malformed(number, f"it has no {fault.args[0]}")
             except (NotFollowed, TooMany) as fault:
                 self._leave(line, str(fault) or "more states fit than are followed")
             report.lines += 1
@@ -147,8 +153,10 @@ class Audit:
         """A line could not be read."""
         self.report.malformed.append((self.source, number, why))
 
-    def _unknown(self, line: Line) -> None:
-        self.report.unknown[str(line["type"])[:80]] += 1
+    def _unknown(self, type_: object) -> None:
+        if not isinstance(type_, str):
+            raise Malformed(f"type is {type_!r}: give a text")
+        self.report.unknown[type_[:80]] += 1
 
     def _reader(self, type_: str) -> Reader:
         """Who reads lines of this type; the first one says that the log has such lines."""
@@ -287,14 +295,6 @@ def _value(value: object) -> str:
     if isinstance(value, list):
         return "/".join(map(_value, value))
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _said(fault: Exception) -> str:
-    if isinstance(fault, KeyError):
-        return f"it has no {fault.args[0]}"
-    if isinstance(fault, TypeError):
-        return "a field has another type than it should"
-    return str(fault)
 
 
 def _to_all(readers: list[Reader]) -> Reader:

@@ -1,7 +1,6 @@
 """What a log says of a recovery incident.
 
-Names of incarnations become the machine's numbers in the order in which they are met, names of attempts become slots. An
-incarnation that is met is a life that began; if its predecessor's end was not logged, it ended unseen.
+Names of incarnations become the machine's numbers in the order in which they are met, names of attempts become slots.
 
 What a log does not show, and what is assumed
     The clock stands still and the soft budgets are unlimited: progress is in no line. A verdict for a soft reason is the
@@ -20,14 +19,12 @@ from deadreckon.spec import UNLIMITED
 from deadreckon.spec.incident_state import SLOTS, Outcome, Phase, Reason, RecoveryPolicy, Status, Turn
 from deadreckon.spec.machines import incident
 
-from .audit_moves import Do, Key, Malformed, Move, NotFollowed, do, given, given_not, see
+from .audit_lives import BORN, DIED, Life, LivingWords
+from .audit_moves import Do, Key, Move, NotFollowed, do, given, given_not, see
 from .audit_relation import Use
-from .audit_words import Entity, Line, Reader, Words, among, text_of, whole_number
+from .audit_words import Entity, Line, Reader, among, text_of, whole_number
 
-BORN: Final = ("born",)
-REBORN: Final = ("reborn",)
 STARTED: Final = ("started",)
-DIED: Final = ("died",)
 
 KINDS: Final = {"replay": "replay", "callback": "deliver"}
 REASONS: Final = {reason.value: reason for reason in Reason if reason is not Reason.NONE}
@@ -37,33 +34,27 @@ FOLLOWED: Final = 10_000
 
 
 @attrs.define
-class Names:
+class Names(Life):
     """What an incident's names stand for.
 
     Attributes:
-        current: the incarnation that lives, or lived last; None if no line has named it.
-        number: what the machine calls it.
-        alive: whether it lives, as far as lines say.
-        past: those before it.
-        slots: the attempts of the current one.
+        slots: the attempts of the current incarnation.
         refused: the slot of the attempt in it that was refused; -1 for none.
         original: whether the original turn may run in it.
     """
 
-    current: str | None = None
-    number: int = 0
-    alive: bool = False
-    past: set[str] = attrs.field(factory=set)
     slots: dict[str, int] = attrs.field(factory=dict)
     refused: int = -1
     original: bool = False
 
     def born(self, name: str | None) -> None:
-        """Another incarnation."""
-        if self.current is not None:
-            self.past.add(self.current)
-        self.current, self.alive, self.original = name, True, False
-        self.number += 1
+        """Another incarnation, with nothing under way."""
+        Life.born(self, name)
+        self.slots, self.refused, self.original = {}, -1, False
+
+    def died(self) -> None:
+        """Its attempts die with it."""
+        Life.died(self)
         self.slots, self.refused = {}, -1
 
     def free(self) -> int:
@@ -78,7 +69,7 @@ class Names:
         raise NotFollowed(f"more than {SLOTS} attempts of one incident overlap")
 
 
-class IncidentWords(Words):
+class IncidentWords(LivingWords):
     """The vocabulary of the incident."""
 
     machine = incident
@@ -110,7 +101,6 @@ class IncidentWords(Words):
 
     def vocabulary(self) -> dict[str, Reader]:
         """The reader of each type of line."""
-        self.living: dict[str, dict[str, Entity]] = {}
         return {
             "turn.started": self._turn_started,
             "attempt.admitted": self._admitted,
@@ -123,7 +113,7 @@ class IncidentWords(Words):
             "record.swept": lambda line: self._of_incident(line, ("swept",)),
             "terminal.delivered": lambda line: self._of_incident(line, ("delivered",)),
             "incident.sealed": self._sealed,
-            "incarnation.died": self._died,
+            "incarnation.died": self.died,
         }
 
     def names(self) -> Names:
@@ -146,33 +136,34 @@ class IncidentWords(Words):
     def _turn_started(self, line: Line) -> None:
         name = text_of(line, "incident")
         entity = self.entity(name) or self.opened(name)
-        if self._lives(entity, line):
+        if self.lives(entity, line):
             names = _names(entity)
             names.original = True
             self.step(entity, line, STARTED)
 
     def _admitted(self, line: Line) -> None:
         entity = self._followed(line)
-        if self._lives(entity, line):
+        if self.lives(entity, line):
             names = _names(entity)
             attempt = text_of(line, "attempt")
             slot = names.slots.get(attempt, -1)
             if slot < 0:
                 slot = names.slots[attempt] = names.free()
-            self.step(entity, line, ("admitted", slot, line["kind"], line["count"], names.number))
+            key = ("admitted", slot, among(line, "kind", KINDS), whole_number(line, "count"), names.number)
+            self.step(entity, line, key)
 
     def _refused(self, line: Line) -> None:
         entity = self._followed(line)
         names = _names(entity)
-        if line["incarnation"] in names.past or not self._lives(entity, line):
+        if text_of(line, "incarnation") in names.past or not self.lives(entity, line):
             return  # A refusal changes nothing, whoever it is told.
         if names.refused < 0:
             names.refused = names.free()
         self.step(entity, line, ("refused", names.refused, whole_number(line, "count")))
 
     def _work_started(self, line: Line) -> None:
-        entity = self._known(line)
-        if entity is not None and self._lives(entity, line):
+        entity = self.known(line)
+        if entity is not None and self.lives(entity, line):
             names = _names(entity)
             attempt = text_of(line, "attempt")
             if attempt in names.slots:
@@ -185,8 +176,8 @@ class IncidentWords(Words):
                 self.step(entity, line, ("worked", slot))
 
     def _finished(self, line: Line) -> None:
-        entity = self._known(line)
-        if entity is not None and self._lives(entity, line):
+        entity = self.known(line)
+        if entity is not None and self.lives(entity, line):
             names = _names(entity)
             attempt = text_of(line, "attempt")
             if attempt in names.slots:
@@ -195,48 +186,13 @@ class IncidentWords(Words):
                 self.step(entity, line, ("original finished", names.free()))
 
     def _of_incident(self, line: Line, key: Key) -> None:
-        entity = self._known(line)
+        entity = self.known(line)
         if entity is not None:
-            names = _names(entity)
-            if not names.alive:
-                self.step(entity, line, BORN)
-                names.born(None)
+            self.somebody_lives(entity, line)
             self.step(entity, line, key)
 
     def _sealed(self, line: Line) -> None:
         self._of_incident(line, ("sealed", among(line, "reason", REASONS), whole_number(line, "count")))
-
-    def _died(self, line: Line) -> None:
-        for entity in self.living.pop(text_of(line, "incarnation"), {}).values():
-            names = _names(entity)
-            if names.alive and names.current == line["incarnation"]:
-                names.alive = False
-                names.slots, names.refused = {}, -1
-                self.step(entity, line, DIED)
-
-    # Who lives.
-
-    def _lives(self, entity: Entity, line: Line) -> bool:
-        """Whether the incarnation that a line names is the living one; a new one begins to live."""
-        names = _names(entity)
-        name = line["incarnation"]
-        if name == names.current and names.alive:
-            return True
-        name = text_of(line, "incarnation")
-        if name in names.past or (name == names.current and not names.alive):
-            self.step(entity, line, ("from the dead", names.number - 1 if names.alive else names.number))
-            return False
-        if names.alive and names.current is None:
-            names.current = name
-        else:
-            self.step(entity, line, REBORN if names.alive else BORN)
-            names.born(name)
-        self.living.setdefault(name, {})[entity.name] = entity
-        return True
-
-    def _known(self, line: Line) -> Entity | None:
-        """The incident of a line; None if its beginning is not in the log."""
-        return self.entity(text_of(line, "incident"))
 
     def _followed(self, line: Line) -> Entity:
         """The incident of an admission; if its beginning is not in the log, one that had as many deaths as it says."""
@@ -260,20 +216,12 @@ class IncidentWords(Words):
     def moves(self, key: Key) -> Iterable[Move]:
         """The moves that may have written a line with this key."""
         match key:
-            case ("born",):
-                yield (do("boot"),)
-            case ("reborn",):
-                yield (do("crash"), do("boot"))
             case ("started",):
                 yield (do("begin"),)
-            case ("died",):
-                yield (do("crash"),)
-            case ("admitted", int(slot), str(kind), int(count), int(owner)) if kind in KINDS:
+            case ("admitted", int(slot), str(kind), int(count), int(owner)):
                 entered = (see(f"phases[{slot}]", Phase.ADMITTED), see(f"buffered.attempts[{slot}]", owner))
                 seen = (see("buffered.interrupted", count), see("buffered.reason", Reason.NONE))
                 yield (do(KINDS[kind], slot=slot, keep_going=True), *entered, *seen)
-            case ("admitted", _, kind, count, _):
-                raise Malformed(f"kind is {kind!r}, count {count!r}: give {' or '.join(KINDS)}, and an integer")
             case ("refused", int(slot), int(count)):
                 yield from _refusals(slot, count)
             case ("worked", int(slot)):
@@ -307,6 +255,8 @@ class IncidentWords(Words):
                 yield (do("tick", elapsed_ms=2), do("sweep"))
             case ("from the dead", int(caller)):
                 yield (do("call_from_the_dead", slot=SLOTS - 1), see(f"buffered.attempts[{SLOTS - 1}]", caller))
+            case _:
+                yield from self.life_moves(key)
 
     def hidden(self, absent: frozenset[str]) -> Iterable[Move]:
         """Writes become durable; the original turn ends; who gave up stands down."""
@@ -318,12 +268,6 @@ class IncidentWords(Words):
         """An admission is for heavy work."""
         if key[0] == "admitted":
             yield (do("sync"), do("start_work", slot=cast("int", key[1])))
-
-    def rests(self, entity: Entity) -> None:
-        """What happens to its incarnation does not matter to it any more."""
-        current = _names(entity).current
-        if current is not None:
-            self.living.get(current, {}).pop(entity.name, None)
 
     def options(self, entity: Entity, part: int) -> Iterator[tuple[str, Key]]:
         """The lines that might come next."""

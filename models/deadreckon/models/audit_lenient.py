@@ -90,6 +90,9 @@ class Lenient:
         self._calls = {name: machine.signature(function) for name, function in self._functions.items()}
         self._observe = None if machine.observe is None else (machine.observe, machine.signature(machine.observe))
         self._signatures = {rule.id: machine.signature(rule.holds) for rule in self.rules}
+        self._is_step = {
+            rule.id: bool(rule.on) or self._signatures[rule.id].parts.count(machine.state) > 1 for rule in self.rules
+        }
 
     def words(self, state: Flat) -> str:
         """A state, as what differs from the initial one."""
@@ -198,21 +201,21 @@ class Lenient:
         return observe(*signature.arguments(self.code.policy, (before, after), ghost))
 
     def _broken(self, action: str, before: object, taken: _Taken, ghost: object, only: tuple[str, ...]) -> str | None:
+        """The first rule that the step breaks; one that says as much of the state before it, which lines led to, is not."""
         for rule in self.rules:
-            if (not only or rule.id in only) and not self._holds(rule, action, before, taken, ghost):
+            if (not only or rule.id in only) and not self._holds(rule, action, (before, ghost), taken):
                 return rule.id
         return None
 
-    def _holds(self, rule: Rule, action: str, before: object, taken: _Taken, ghost: object) -> bool:
-        signature = self._signatures[rule.id]
-        if signature.parts.count(self.machine.state) > 1 or rule.on:
-            if rule.on and action not in rule.on:
-                return True
-            states: tuple[object, ...] = (before, taken.state)
-        else:
-            states, ghost = (taken.state,), taken.ghost
+    def _holds(self, rule: Rule, action: str, before: tuple[object, object], taken: _Taken) -> bool:
+        state, ghost = before
+        if self._is_step[rule.id]:
+            return bool(rule.on and action not in rule.on) or self._says(rule, (state, taken.state), ghost)
+        return self._says(rule, (taken.state,), taken.ghost) or not self._says(rule, (state,), ghost)
+
+    def _says(self, rule: Rule, states: tuple[object, ...], ghost: object) -> bool:
         try:
-            return bool(rule.holds(*signature.arguments(self.code.policy, states, ghost)))
+            return bool(rule.holds(*self._signatures[rule.id].arguments(self.code.policy, states, ghost)))
         except Refused:
             return False
 

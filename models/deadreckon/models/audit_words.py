@@ -11,6 +11,7 @@ What follows from all this is left to the machine: :mod:`audit_monitor` keeps th
 
 from __future__ import annotations
 
+import functools
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
@@ -129,7 +130,6 @@ class Words:
         self.line_number = 0
         self.at_ms = 0
         self.policy: object = self.default_policy()
-        self._traced: Traced | None = None
         self._monitors: dict[object, Monitor] = {}
         self.readers: dict[str, Reader] = self.vocabulary()
 
@@ -197,9 +197,7 @@ class Words:
         """The monitor of entities that begin now."""
         key = (self.policy, self.absent)
         if key not in self._monitors:
-            if self._traced is None:
-                self._traced = Traced(self.machine, self.use)
-            code = self._traced.code(self.audited(self.policy))
+            code = traced(type(self)).code(self.audited(self.policy))
             self._monitors[key] = Monitor(self, code, self.absent)
         return self._monitors[key]
 
@@ -218,12 +216,11 @@ class Words:
             self._unbegun.add(name)
         return entity
 
-    def opened(self, name: str, parts: int = 1) -> Entity:
-        """A new entity."""
+    def opened(self, name: str, parts: int = 1, lead_ms: int = 0) -> Entity:
+        """A new entity, whose own time begins *lead_ms* before its first line."""
         self.count += 1
-        entity = self.entities[name] = Entity(
-            name, self.monitor(), self.names(), parts, self.at_ms if self.clock else 0
-        )
+        base_ms = self.at_ms - lead_ms if self.clock else 0
+        entity = self.entities[name] = Entity(name, self.monitor(), self.names(), parts, base_ms)
         return entity
 
     def assume(self, entity: Entity, *keys: Key) -> None:
@@ -283,6 +280,12 @@ class Words:
             self._recent.popleft().forget()
         if len(self.resting) > REMEMBERED:
             del self.resting[next(iter(self.resting))]
+
+
+@functools.cache
+def traced(vocabulary: type[Words]) -> Traced:
+    """The machine of a vocabulary, traced once a process."""
+    return Traced(vocabulary.machine, vocabulary.use)
 
 
 def text_of(line: Line, field: str) -> str:
