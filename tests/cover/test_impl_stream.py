@@ -15,8 +15,10 @@ from deadreckon.impl.stream import RESERVED, EventJournal
 from deadreckon.impl.stream_memory import MemoryEvents
 from deadreckon.impl.stream_reader import EventReader
 from deadreckon.impl.stream_sqlite import SqliteEvents
+from deadreckon.impl.stream_steps import Steps
 from deadreckon.impl.stream_store import EventStore, Look
 from deadreckon.impl.stream_words import (
+    Draft,
     EphemeralKeyed,
     EventMalformed,
     EventTooLarge,
@@ -145,7 +147,8 @@ def test_j1_the_fate_of_a_write_is_found_out(world: World, point: str) -> None:
     world.run(main)
 
 
-def test_j1_a_read_finds_what_failed_to_be_told(world: World) -> None:
+@pytest.mark.parametrize("first", ["read", "wait"])
+def test_j1_a_read_finds_what_failed_to_be_told(world: World, first: str) -> None:
     """An event whose append failed after it was durable is read, and waited for, at once."""
 
     async def main() -> None:
@@ -155,8 +158,49 @@ def test_j1_a_read_finds_what_failed_to_be_told(world: World) -> None:
             with pytest.raises(StoreUnavailable):
                 await journal.append("note")
             world.store.hook = None
-            assert await seen(journal) == [1]
+            if first == "read":
+                assert await seen(journal) == [1]
             assert await journal.wait(0, 0) == 1
+            assert await seen(journal) == [1]
+
+    world.run(main)
+
+
+def test_j1_each_step_is_sure_by_itself(world: World) -> None:
+    """Whoever takes the steps directly is kept from giving an offset again, too."""
+
+    async def main() -> None:
+        steps = Steps(world.store, SMALL, world.timer)
+        await steps.boot()
+        await steps.reserve(5)
+        assert isinstance(world.store, MemoryEvents)
+        world.store.hook = failing("transact.after")
+        with pytest.raises(StoreUnavailable):
+            await steps.append(Draft("note", "1"))
+        world.store.hook = None
+        assert (await steps.append(Draft("note", "2", asked=True))).offset == 2
+
+    world.run(main)
+
+
+def test_who_is_fenced_while_it_enters_is_told_so(world: World) -> None:
+    """A journal that another incarnation overtakes on its way in is not entered, and may be entered again."""
+
+    async def main() -> None:
+        assert isinstance(world.store, MemoryEvents)
+        store = world.store
+
+        async def overtaken(at: str) -> None:
+            if at == "look.before":
+                store.hook = None
+                await store.claim()
+
+        store.hook = overtaken
+        journal = world.journal()
+        with pytest.raises(Fenced):
+            await journal.__aenter__()
+        async with journal:
+            assert journal.incarnation == 3
 
     world.run(main)
 
@@ -717,6 +761,7 @@ def test_leaving_waits_for_what_is_under_way(either: World) -> None:
         left = await seen(EventReader(either.store))
         done = await asyncio.gather(*tasks, return_exceptions=True)
         kept = [one for one in done if not isinstance(one, BaseException)]
+        assert len(kept) < len(done)
         assert all(isinstance(one, JournalNotOpen) for one in done if isinstance(one, BaseException))
         assert left == await seen(EventReader(either.store)) == [event.offset for event in kept]
 

@@ -429,6 +429,8 @@ def test_appends_and_acknowledgements_at_once(world: World) -> None:
             tasks = [asyncio.create_task(appending()) for _ in range(2)]
             while subject.acknowledged < 40:
                 await subject.step()
+                sight = memory.now(Look())
+                assert sight.high >= sight.head
             await asyncio.gather(*tasks)
             assert [event.offset for event in await journal.listed()] == list(range(1, 41))
             assert subject.fold == 40
