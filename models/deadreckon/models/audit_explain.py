@@ -103,11 +103,13 @@ class _Explainer:
             return node.states
 
     def _readings(self, states: Iterable[Flat], steps: Sequence[Step]) -> Iterator[Reading]:
+        for move, rules in self.words.suspects(self.key):
+            yield from self._read(states, move, (), self.at_ms, rules)
+        for blame in self.words.blames(self.key):
+            yield from self._blamed(blame, steps)
         leads = tuple(self.words.leads(self.key))
         for move in self.words.moves(self.key):
             yield from self._read(states, move, leads, self.at_ms)
-        for blame in self.words.blames(self.key):
-            yield from self._blamed(blame, steps)
 
     def _read(
         self, states: Iterable[Flat], move: Move, leads: Iterable[Move], at_ms: int, only: tuple[str, ...] = ()

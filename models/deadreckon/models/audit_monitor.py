@@ -24,7 +24,7 @@ from .layout import Flat
 STATES = 20_000
 """So many states at once are not followed any further."""
 
-NODES = 100_000
+NODES = 20_000
 """So many sets are remembered; then remembering starts anew."""
 
 Try = Callable[[Flat], Flat | None]
@@ -62,6 +62,7 @@ class Monitor:
         self.words = words
         self.code = code
         self._broken = code.broken
+        self._exact = words.exact
         self._moves: dict[Key, tuple[tuple[Try, ...], ...]] = {}
         self._calls: dict[object, Try] = {}
         self._hidden = tuple(self._compiled(move) for move in words.hidden(absent))
@@ -78,7 +79,7 @@ class Monitor:
             Malformed: the line is not what the vocabulary says.
             TooMany: more states fit than are followed.
         """
-        exact = key[0] in self.words.exact
+        exact = self._exact is None or key[0] in self._exact
         if self._now is not None:
             at_ms = max(at_ms, node.now_ms) if exact else self._between(node, at_ms)
             key_at: Key = (key, at_ms)
@@ -185,32 +186,44 @@ class Monitor:
         known = self._moves.get(key)
         if known is None:
             known = tuple(self._compiled(move) for move in self.words.moves(key))
-            if key[0] not in self.words.exact:
-                self._moves[key] = known
+            if len(self._moves) >= NODES:
+                self._moves.clear()
+            self._moves[key] = known
         return known
 
     def _compiled(self, move: Move) -> tuple[Try, ...]:
-        return tuple(self._call(part) for part in move)
+        """The parts of a move; rules are judged after each action, and after the last of the values that are put."""
+        ends = (*map(_goes_on, move[1:]), False)
+        return tuple(self._call(part, not goes_on) for part, goes_on in zip(move, ends, strict=True))
 
-    def _call(self, part: Do | See | Put) -> Try:
-        known = self._calls.get(part)
+    def _call(self, part: Do | See | Put, judged: bool) -> Try:
+        known = self._calls.get((part, judged))
         if known is None:
             known = self._made(part)
-            if isinstance(part, Do) or len(self._calls) < NODES:
-                self._calls[part] = known
+            if self._broken is not None and judged and not isinstance(part, See):
+                known = _judged(known, self._broken)
+            if len(self._calls) >= NODES:
+                self._calls.clear()
+            self._calls[part, judged] = known
         return known
 
     def _made(self, part: Do | See | Put) -> Try:
         match part:
             case Do(action, inputs):
-                function = self.code.call(action, dict(inputs))
-                return function if self._broken is None else _judged(function, self._broken)
+                return self.code.call(action, dict(inputs))
             case See(path):
                 return _seen(self.code.index[path], part)
             case Put(path, value):
-                at = self.code.index[path]
-                function = lambda state: (*state[:at], value, *state[at + 1 :])  # noqa: E731  # one of a family of small closures
-                return function if self._broken is None else _judged(function, self._broken)
+                return _put(self.code.index[path], value)
+
+
+def _goes_on(part: Do | See | Put) -> bool:
+    """Whether the state before this part is only half of what the log says."""
+    return isinstance(part, Put)
+
+
+def _put(at: int, value: int) -> Try:
+    return lambda state: (*state[:at], value, *state[at + 1 :])
 
 
 def _through(tries: tuple[Try, ...], state: Flat) -> Flat | None:

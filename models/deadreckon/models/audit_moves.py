@@ -117,7 +117,7 @@ class Vocabulary(Protocol):
 
     clock: ClassVar[bool]
     instants: ClassVar[tuple[tuple[str, str], ...]]
-    exact: ClassVar[frozenset[str]]
+    exact: ClassVar[frozenset[str] | None]
 
     def moves(self, key: Key) -> Iterable[Move]:
         """The moves that may have written a line with this key."""

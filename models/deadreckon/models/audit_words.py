@@ -11,7 +11,6 @@ What follows from all this is left to the machine: :mod:`audit_monitor` keeps th
 
 from __future__ import annotations
 
-import functools
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
@@ -103,7 +102,8 @@ class Words:
         clock: whether lines are dated: the machine's clock then moves with them.
         instants: leaves that are instants, each with what is added (a field of the policy, or nothing), at which a
             comparison with the clock may turn.
-        exact: kinds of keys from which instants are computed. The time of others only matters as it lies between instants.
+        exact: kinds of keys from which instants are computed. The time of others only matters as it lies between
+            instants. None: all kinds.
         optional: types of lines that many systems do not write. If a log has none of one, its steps are hidden.
         last_resort: the rule that is named where none is found to be broken and no guard refused.
         unseen: rules that a log can't show, each with the types of lines of which it would need one; none: never.
@@ -114,7 +114,7 @@ class Words:
     use: ClassVar[Use]
     clock: ClassVar[bool] = False
     instants: ClassVar[tuple[tuple[str, str], ...]] = ()
-    exact: ClassVar[frozenset[str]] = frozenset()
+    exact: ClassVar[frozenset[str] | None] = frozenset()
     optional: ClassVar[frozenset[str]] = frozenset()
     last_resort: ClassVar[str]
     unseen: ClassVar[Mapping[str, tuple[str, ...]]] = {}
@@ -153,6 +153,10 @@ class Words:
 
     def blames(self, key: Key) -> Iterable[Blame]:
         """Readings of a line that fits nowhere by which an earlier one is wrong."""
+        return ()
+
+    def suspects(self, key: Key) -> Iterable[tuple[Move, tuple[str, ...]]]:
+        """Moves that would explain a line that fits nowhere, each with the rules of which it is suspected."""
         return ()
 
     def leads(self, key: Key) -> Iterable[Move]:
@@ -197,7 +201,7 @@ class Words:
         """The monitor of entities that begin now."""
         key = (self.policy, self.absent)
         if key not in self._monitors:
-            code = traced(type(self)).code(self.audited(self.policy))
+            code = traced(self).code(self.audited(self.policy))
             self._monitors[key] = Monitor(self, code, self.absent)
         return self._monitors[key]
 
@@ -262,7 +266,10 @@ class Words:
         for node in entity.nodes:
             states = monitor.before(node, at_ms) or monitor.before(node, node.now_ms)
             states = monitor.resting(states) if ended else states
-            found += [id for id in code.owed if all(code.owed[id](one) and not code.met[id](one) for one in states)]
+            for id, owes in code.owed.items():
+                due = all(map(owes, node.states)) or all(map(owes, states))
+                if due and not any(map(code.met[id], (*node.states, *states))):
+                    found.append(id)
         return list(dict.fromkeys(found))
 
     def not_observable(self, types: set[str]) -> list[str]:
@@ -282,10 +289,15 @@ class Words:
             del self.resting[next(iter(self.resting))]
 
 
-@functools.cache
-def traced(vocabulary: type[Words]) -> Traced:
+_traced: dict[str, Traced] = {}
+
+
+def traced(words: Words) -> Traced:
     """The machine of a vocabulary, traced once a process."""
-    return Traced(vocabulary.machine, vocabulary.use)
+    name = words.machine.name
+    if name not in _traced:
+        _traced[name] = Traced(words.machine, words.use)
+    return _traced[name]
 
 
 def text_of(line: Line, field: str) -> str:
