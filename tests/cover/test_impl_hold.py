@@ -662,12 +662,12 @@ async def test_h2_overdue_expires_at_boot(world: World) -> None:
 
 @scenario
 async def test_earlier_door_is_fenced(world: World) -> None:
-    """A newer door fences the earlier one: it appends nothing, and its callers are told."""
+    """A newer door fences the earlier one: it appends nothing, and its callers are told, and where to go on."""
     async with world.door() as old:
         task, hold_id = await world.asked(old)
         async with world.door() as new:
             await world.timer.pause(2 * EVERY_MS)
-            with pytest.raises(Fenced):
+            with pytest.raises(Fenced, match=f"door {new.door} was opened .* after door {old.door}, .* attach at the"):
                 await task
             with pytest.raises(Fenced):
                 await old.ask(["a"])

@@ -685,7 +685,7 @@ async def test_c13_the_dead_change_nothing(world: World) -> None:
             async with world.recovery() as new, new.attempt("t") as attempt:
                 assert attempt.count == 2
                 attempt.yield_()
-            with pytest.raises(Fenced):
+            with pytest.raises(Fenced, match="throw away what it was doing"):
                 await outlived.progress()
             with pytest.raises(Fenced):
                 await old.park("t")

@@ -280,7 +280,12 @@ def admit_door(caller: int | None, living: int) -> None:
         Fenced: it doesn't.
     """
     if caller is not None and caller != living:
-        raise Fenced(caller, living)
+        raise Fenced(
+            caller,
+            living,
+            f"door {living} was opened on this journal after door {caller}, which appends nothing any more: leave it,"
+            " and attach at the newer one, where the holds go on",
+        )
 
 
 def admit_key(key: str, body: str, known: str) -> None:

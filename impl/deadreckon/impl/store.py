@@ -74,13 +74,22 @@ class Fenced(StoreFault):
     """The caller's incarnation is dead: another one claimed the store after it (C13). Nothing was changed.
 
     Throw away the result of the attempt and end the process, or enter a new ``Recovery``: the newer incarnation has
-    counted this one, or will, and replays the turn.
+    counted this one, or will, and replays the turn. A door's holds go on at the newer door: attach to them there.
+
+    Args:
+        caller: who is fenced.
+        living: who claimed the store last.
+        words: the message, where the store is no store of incarnations.
     """
 
-    def __init__(self, caller: int, living: int) -> None:
+    def __init__(self, caller: int, living: int, words: str = "") -> None:
         self.caller = caller
         self.living = living
-        super().__init__(f"incarnation {caller} is dead; the last one that claimed the store is {living}")
+        super().__init__(
+            words
+            or f"incarnation {living} claimed the store last, so nothing that incarnation {caller} writes counts any"
+            " more: throw away what it was doing, and end this process or claim the store anew"
+        )
 
 
 class StoreClosed(CallerError):
