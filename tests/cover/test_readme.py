@@ -41,6 +41,13 @@ def test_readme_service_snippet_runs(tmp_path: Path) -> None:
     assert (tmp_path / "turns.db").exists()
 
 
+def test_readme_door_snippet_runs(tmp_path: Path) -> None:
+    """The snippet of the door asks, is approved, and releases once, as it stands."""
+    (tmp_path / "door.py").write_text(block("door", "python"), encoding="utf-8")
+    assert run([sys.executable, "door.py"], tmp_path).count("paid once") == 1
+    assert (tmp_path / "holds.db").exists()
+
+
 def test_readme_stateful_snippet_runs(tmp_path: Path) -> None:
     """The snippet that tests an implementation is a test that passes."""
     (tmp_path / "test_mine.py").write_text(block("test-your-own", "python"), encoding="utf-8")
