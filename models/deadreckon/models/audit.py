@@ -19,6 +19,7 @@ from deadreckon.spec import Kind
 from .audit_explain import Explanation, explain
 from .audit_hold import HoldWords
 from .audit_incident import IncidentWords
+from .audit_journal import JournalWords
 from .audit_keepalive import KeepaliveWords
 from .audit_lenient import number_of
 from .audit_monitor import TooMany
@@ -26,7 +27,7 @@ from .audit_moves import Key, Malformed, NotFollowed
 from .audit_request import RequestWords
 from .audit_words import Entity, Line, Reader, Rejected, Words
 
-VOCABULARIES: tuple[type[Words], ...] = (IncidentWords, HoldWords, KeepaliveWords, RequestWords)
+VOCABULARIES: tuple[type[Words], ...] = (IncidentWords, HoldWords, KeepaliveWords, JournalWords, RequestWords)
 
 LOOKAHEAD = 20_000
 """Lines of each log that are looked at first, to learn which types of lines its system writes."""

@@ -123,7 +123,9 @@ class KeepaliveWords(Words):
         due_at_ms = instant_of(line, "due_at")
         entity = self.known(line)
         if entity is not None:
-            self._step(entity, line, (f"armed{_names(entity).last}", due_at_ms - entity.base_ms))
+            policy = cast("KeepalivePolicy", self.policy)
+            limits = (rungs_of(policy), policy.jitter_ms)
+            self._step(entity, line, (f"armed{_names(entity).last}", due_at_ms - entity.base_ms, *limits))
 
     def _fired(self, line: Line) -> None:
         entity = self.known(line)
@@ -173,7 +175,7 @@ class KeepaliveWords(Words):
     def _adopted(self, line: Line, revivals: int) -> Entity:
         """A host whose beginning is not in the log, with this count, and work under way."""
         entity = self.opened(text_of(line, "host"))
-        self.assume(entity, ("adopted", revivals))
+        self.assume(entity, ("adopted", revivals, cast("KeepalivePolicy", self.policy).evidence_at))
         _names(entity).in_flight = 1
         return entity
 
@@ -182,8 +184,8 @@ class KeepaliveWords(Words):
     def moves(self, key: Key) -> Iterable[Move]:
         """The moves that may have written a line with this key."""
         match key:
-            case ("adopted", int(revivals)):
-                yield _midway(revivals, cast("KeepalivePolicy", self.policy).evidence_at)
+            case ("adopted", int(revivals), int(evidence_at)):
+                yield _midway(revivals, evidence_at)
             case ("tracked", bool(recovering)):
                 yield from ((do("track", slot=slot, obliges=True),) for slot in SLOTS)
                 busy = (given_not(_running(slot), NEVER) for slot in SLOTS)
@@ -195,11 +197,13 @@ class KeepaliveWords(Words):
                 yield from ((do(action, slot=slot),) for slot in SLOTS)
                 if recovering:
                     yield tuple(do(action, slot=slot) for slot in SLOTS)
-            case ("armed", int(due_ms)):
+            case ("armed", int(due_ms), *_):
                 yield _taken_over(due_ms)
-            case ("armed for a revival", int(due_ms)):
-                yield from self._of_a_rung(due_ms)
-            case ("armed after a reset", int(due_ms)):
+            case ("armed for a revival", int(due_ms), int(rungs), int(jitter_ms)):
+                yield (See("record.revivals", None, rungs, given=True), *_taken_over(due_ms))
+                level = See("record.armed_at_ms", due_ms - jitter_ms, due_ms)
+                yield (See("record.revivals", rungs + 1, None, given=True), level, *_taken_over(due_ms))
+            case ("armed after a reset", int(due_ms), *_):
                 yield (See("record.armed_at_ms", due_ms, None), *_taken_over(due_ms))
                 yield (given("record.armed_at_ms", NEVER), *_taken_over(due_ms))
             case ("fired",):
@@ -231,14 +235,6 @@ class KeepaliveWords(Words):
             case _:
                 yield from _clears(key)
 
-    def _of_a_rung(self, due_ms: int) -> Iterator[Move]:
-        """The alarm that goes with a revival: at the plateau it is what K4 says."""
-        policy = cast("KeepalivePolicy", self.policy)
-        rungs = rungs_of(policy)
-        yield (See("record.revivals", None, rungs, given=True), *_taken_over(due_ms))
-        level = See("record.armed_at_ms", due_ms - policy.jitter_ms, due_ms)
-        yield (See("record.revivals", rungs + 1, None, given=True), level, *_taken_over(due_ms))
-
     def hidden(self, absent: frozenset[str]) -> Iterable[Move]:
         """What a host does without a line."""
         yield (do("boot"),)
@@ -253,9 +249,9 @@ class KeepaliveWords(Words):
                 lowered = (See("record.revivals", number, None, given=True), see("record.revivals", number - 1))
                 yield Blame(("died",), lowered, ("K5",))
                 yield Blame(("succeeded", "failed", "settled", "tracked"), lowered, ("K3",))
-            case ("armed for a revival", int(due_ms)):
+            case ("armed for a revival", int(due_ms), *_):
                 yield Blame(("revived",), tuple(see(path, due_ms) for path in DUE), ("K4",))
-            case ("armed after a reset", int(due_ms)):
+            case ("armed after a reset", int(due_ms), *_):
                 yield Blame(("cleared by hand",), tuple(see(path, due_ms) for path in DUE), ("K6",))
 
     def suspects(self, key: Key) -> Iterable[tuple[Move, tuple[str, ...]]]:
@@ -287,7 +283,10 @@ class KeepaliveWords(Words):
         if str(entity.history[-1][2][0]).startswith("armed"):
             at = entity.monitor.code.index["record.armed_at_ms"]
             for due_ms in sorted({state[at] for state in entity.nodes[part].states if state[at] != NEVER}):
-                yield f"alarm.armed (due_at {due_ms + entity.base_ms})", (f"armed{names.last}", due_ms)
+                yield (
+                    f"alarm.armed (due_at {due_ms + entity.base_ms})",
+                    (*entity.history[-1][2][:1], due_ms, *entity.history[-1][2][2:]),
+                )
 
 
 def _midway(revivals: int, evidence_at: int) -> Move:

@@ -17,7 +17,7 @@ from deadreckon.spec import Function, Kind, Machine, Refused, Rule
 from deadreckon.spec.language import require
 from deadreckon.spec.rebind import Rebinder
 
-from .audit_moves import Do, Move, Put, See
+from .audit_moves import Do, Move, Part, Put
 from .audit_relation import Code
 from .layout import Flat, assembled, member
 
@@ -47,7 +47,8 @@ class Reading:
 
     def told(self) -> str:
         """The reading as a person is told it."""
-        reasons = [f"{rule}: {why}" for rule, why in self.guards] or list(self.differs) or ["it leads nowhere"]
+        reasons = [f"{rule}: {why}" for rule, why in self.guards] or list(self.differs)
+        reasons = reasons or [f"it would break {number_of(self.broken)}" if self.broken else "it leads nowhere"]
         return f"{self.actions or 'nothing'}: {'; '.join(reasons)}"
 
 
@@ -130,8 +131,11 @@ class Lenient:
 
     def _take(self, taken: _Taken, move: Move, only: tuple[str, ...]) -> str | None:
         """Take *move*; the first rule that is broken on the way."""
-        groups: list[list[Do | See | Put]] = []
-        for part in move:
+        first = next((at for at, part in enumerate(move) if isinstance(part, Do)), 0)
+        for part in move[:first]:  # where it begins, as the log has it
+            self._force(taken, part)
+        groups: list[list[Part]] = []
+        for part in move[first:]:
             if isinstance(part, Do) or not groups:
                 groups.append([])
             groups[-1].append(part)
@@ -171,7 +175,8 @@ class Lenient:
         fields = {field.name: getattr(policy, field.name) for field in attrs.fields(type(policy))}  # type: ignore[arg-type]  # an attrs class
         return assembled(type(policy), {**fields, **free})
 
-    def _force(self, taken: _Taken, part: See | Put) -> None:
+    def _force(self, taken: _Taken, part: Part) -> None:
+        assert not isinstance(part, Do)
         leaves = list(self.code.flatten(taken.state, taken.ghost))
         at = self.code.leaf(part.path)
         if isinstance(part, Put):

@@ -193,8 +193,8 @@ class Monitor:
 
     def _compiled(self, move: Move) -> tuple[Try, ...]:
         """The parts of a move; rules are judged after each action, and after the last of the values that are put."""
-        ends = (*map(_goes_on, move[1:]), False)
-        return tuple(self._call(part, not goes_on) for part, goes_on in zip(move, ends, strict=True))
+        goes_on = (*map(_is_put, move[1:]), False)
+        return tuple(self._call(part, not more) for part, more in zip(move, goes_on, strict=False))
 
     def _call(self, part: Do | See | Put, judged: bool) -> Try:
         known = self._calls.get((part, judged))
@@ -217,8 +217,7 @@ class Monitor:
                 return _put(self.code.index[path], value)
 
 
-def _goes_on(part: Do | See | Put) -> bool:
-    """Whether the state before this part is only half of what the log says."""
+def _is_put(part: Do | See | Put) -> bool:
     return isinstance(part, Put)
 
 
