@@ -67,7 +67,7 @@ class EventJournal(EventReader):
 
     Args:
         store: where events are kept; it stays the caller's, to be closed by it.
-        policy: the limits.
+        policy: the limits. The buffer's counts JSON; small events take about three times as much in memory.
         timer: the clock.
         types: the definitions of types of events; those that it doesn't name are durable unless their sender says
             otherwise. They may change with every version of the service: what is committed stays as it was.
