@@ -357,7 +357,7 @@ def test_k9_a_death_before_the_evidence(world: World) -> None:
     async def dying() -> None:
         async with world.keep(refuse, policy) as keepalive:
             await world.owe(keepalive)
-            await world.timer.pause(35)
+            await world.timer.pause(25)
 
             async def no_arm(point: str) -> None:
                 if point == "arm.before":
@@ -469,7 +469,9 @@ def test_k6_whoever_resets_may_die_between_the_two_writes(world: World) -> None:
                 await reset_by_hand(store, "h", world.timer, "ada")
             store.hook = None
             assert (await world.filed()).alarm_at_ms > START_MS + world.now_ms + HOUR_MS
-            await world.timer.pause(LEAD_MS + 1)
+            await world.timer.pause(LEAD_MS // 2 + 1)
+            assert (await world.filed()).alarm_at_ms == (await world.filed()).record.armed_at_ms
+            await world.timer.pause(LEAD_MS // 2)
 
     world.run(main())
     assert world.starts_ms[-1] == STARTS_MS[5] + 1 + LEAD_MS
@@ -583,6 +585,52 @@ def test_many_pieces_of_work_at_once(either: World) -> None:
     assert sorted(either.revivals[0][1].owed) == sorted(f"w{number}" for number in range(40))
 
 
+def test_actions_of_a_host_come_one_after_another(world: World) -> None:
+    """However actions of a host overlap, each finds what the one before has left: no slot is given twice."""
+    store = MemoryKeepalive()
+    world.store = store
+
+    async def others_go_first(point: str) -> None:
+        await asyncio.sleep(0)
+
+    async def work(keepalive: Keepalive, number: int) -> None:
+        async with keepalive.supervise("h"):
+            await world.timer.pause(100 + number)
+
+    async def main() -> None:
+        async with world.keep() as keepalive:
+            store.hook = others_go_first
+            await asyncio.gather(*(work(keepalive, number) for number in range(10)))
+
+    world.run(main())
+    assert world.types("work.settled") == ["work.settled"] * 10
+
+
+def test_k1_a_revival_does_not_act_before_its_alarm_is_set(world: World) -> None:
+    """A revival whose alarm can't be written waits until it is, and acts then, not before and not never."""
+    store = MemoryKeepalive()
+    world.store = store
+    failures = iter(range(3))
+    seen: list[Filed] = []
+
+    async def fail(point: str) -> None:
+        if point == "arm.before" and next(failures, None) is not None:
+            raise StoreUnavailable("no disk")
+
+    async def look(revival: Revival) -> None:
+        seen.append(store.now("h"))
+
+    async def main() -> None:
+        async with world.keep(look) as keepalive:
+            await world.owe(keepalive)
+            store.hook = fail
+            await world.timer.pause(LEAD_MS + 5_000)
+
+    world.run(main())
+    assert [filed.alarm_at_ms for filed in seen] == [START_MS + LEAD_MS + LADDER_MS[0]]
+    assert LEAD_MS < world.starts_ms[0] <= LEAD_MS + 1_000
+
+
 def test_a_revival_may_supervise_what_it_takes_up(world: World) -> None:
     """What is supervised by its id within a revival ends by itself; the rest ends with the revival."""
 
@@ -687,6 +735,29 @@ def test_an_end_is_recorded_once_the_store_is_back(world: World) -> None:
             assert (await world.filed()).owed == ()
 
     world.run(main())
+
+
+def test_a_store_that_fails_is_not_hammered(world: World) -> None:
+    """While the store fails at a look, it is asked again once in a while."""
+    store = MemoryKeepalive()
+    world.store = store
+    asked: list[str] = []
+
+    async def fail(at: str) -> None:
+        asked.append(at)
+        raise StoreUnavailable("no disk")
+
+    async def main() -> None:
+        async with world.keep(refuse) as keepalive:
+            await world.owe(keepalive)
+            store.hook = fail
+            await world.timer.pause(2 * LEAD_MS)
+            store.hook = None
+            await world.timer.pause(1_000)
+
+    world.run(main())
+    assert len(asked) <= 110
+    assert len(world.revivals) == 1
 
 
 def test_k11_a_lost_alarm_is_noticed_by_who_lives(world: World) -> None:

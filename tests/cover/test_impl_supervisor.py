@@ -12,7 +12,7 @@ from deadreckon.impl.events import Event
 from deadreckon.impl.keepalive_memory import MemoryKeepalive
 from deadreckon.impl.keepalive_steps import reset_by_hand
 from deadreckon.impl.keepalive_supervisor import CLEAN_AFTER_MS, RUN, Supervisor
-from deadreckon.impl.store import StoreFault, StoreUnavailable
+from deadreckon.impl.store import Fenced, StoreFault, StoreUnavailable
 from deadreckon.impl.virtual import START_MS, VirtualTimer, run_virtual
 from deadreckon.spec import CallerError
 from deadreckon.spec.keepalive_state import NEVER, RESET_VERB, KeepalivePolicy
@@ -206,10 +206,14 @@ def test_k11b_a_child_whose_probe_says_no_is_put_down(world: World) -> None:
 @pytest.mark.parametrize("answer", ["hangs", "no", "raises"])
 def test_k11b_a_revival_that_hangs_is_put_down(world: World, answer: str) -> None:
     """A child that never comes up is killed after the wedge; the next look starts another."""
+    ends: list[int] = []
 
     async def probe() -> bool:
-        if answer == "hangs":
-            await asyncio.Event().wait()
+        try:
+            if answer == "hangs":
+                await asyncio.Event().wait()
+        finally:
+            ends.append(world.now_ms)
         if answer == "raises":
             raise OSError("no route")
         return False
@@ -219,6 +223,7 @@ def test_k11b_a_revival_that_hangs_is_put_down(world: World, answer: str) -> Non
             await supervisor.start("h", world.host(1, 30 * HOUR_MS), probe=probe)
             await world.timer.pause(LEAD_MS + WEDGE_MS + 2 * LEAD_MS + 10)
             assert world.running == 1
+            assert ends, "the hung probe was not given up"
 
     world.run(main())
     start_ms, end_ms = world.runs[1]
@@ -361,7 +366,11 @@ def test_a_newer_supervisor_replaces_an_older_one(world: World) -> None:
             await world.timer.pause(1)
             async with Supervisor(world.store, timer=world.timer) as newer:
                 await newer.start("h", other.host(30 * HOUR_MS))
-                await world.timer.pause(LEAD_MS + 10)
+                await world.timer.pause(LEAD_MS // 2 + 10)
+                assert (world.running, other.running) == (0, 0)
+                with pytest.raises(Fenced):
+                    await older.start("other", world.host(HOUR_MS))
+                await world.timer.pause(LEAD_MS)
                 assert (world.running, other.running) == (0, 1)
 
     world.run(main())

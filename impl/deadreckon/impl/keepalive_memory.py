@@ -59,6 +59,7 @@ class MemoryKeepalive:
         self._versions[number] = version
         self._claim = Claim(successor(self._claim.incarnation), number, policy)
         self._alive = True
+        self._changes += 1
         claim = self._claim
         await self._point("claim.after")
         return claim
