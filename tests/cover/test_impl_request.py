@@ -15,6 +15,7 @@ from deadreckon.impl.request import Requests
 from deadreckon.impl.request_sqlite import SqliteRequests
 from deadreckon.impl.request_store import UNFILED, Change, Filed, MemoryRequests, RequestStore
 from deadreckon.impl.request_words import (
+    AttemptMalformed,
     NoSuchRequest,
     RequestAttempt,
     RequestConflict,
@@ -445,21 +446,118 @@ def test_r4_one_attempt_at_a_time(world: World) -> None:
     assert len(world.dials) == 1
 
 
-def test_attempts_that_answer_no_text_fail(world: World) -> None:
-    """What is no text, has surrogates, or cancels itself is a failure like any other."""
+class Unspeakable(Exception):
+    """A failure that can't be told."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
+def test_r1_whatever_a_failure_says_is_a_failure(either: World) -> None:
+    """What has surrogates, can't be told, or cancels itself is a failure like any other, and keeps its distance."""
 
     async def odd(told: RequestAttempt) -> str:
-        if told.number == 1:
-            return 5  # type: ignore[return-value]  # the point of this test
-        if told.number == 2:
-            return "\udcff"
+        either.dials.append((either.now_ms, told))
+        match told.number:
+            case 1:
+                return "\udcff"
+            case 2:
+                raise OSError("no file \udcff" + "x" * 5_000)
+            case 3:
+                raise Unspeakable
         raise asyncio.CancelledError
+
+    async def main() -> None:
+        async with either.serve(RequestPolicy(max_attempts=4)) as requests:
+            await requests.open("r")
+            running = asyncio.create_task(requests.run("r", odd))
+            said = []
+            for wait_ms in (10_000, 20_000, 40_000):
+                await either.settle()
+                said.append((await requests.inspect("r")).error)
+                await either.timer.pause(wait_ms)
+            assert said[0].startswith("UnicodeEncodeError: ")
+            assert said[1].startswith("OSError: no file \\udcffxxx")
+            assert len(said[1]) == 1_000
+            assert said[2] == "Unspeakable: it can't be told: RuntimeError"
+            with pytest.raises(RequestFailed, match="the attempt was cancelled"):
+                await running
+        await either.store.close()
+
+    either.run(main())
+    assert [at_ms for at_ms, _ in either.dials] == [0, 10_000, 30_000, 70_000]
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [lambda told: "at once", lambda told: asyncio.sleep(0, result=5)],
+    ids=["no awaitable", "no text"],
+)
+def test_r2_a_malformed_attempt_is_not_repeated(world: World, odd: Callable[[object], Awaitable[str]]) -> None:
+    """An attempt that returns no text costs one attempt and no more: its caller is told, and may mend it."""
 
     async def main() -> None:
         async with world.serve() as requests:
             await requests.open("r")
-            with pytest.raises(RequestFailed, match="the attempt was cancelled"):
+            with pytest.raises(AttemptMalformed, match="the attempt returned"):
                 await requests.run("r", odd)
+            assert (await requests.inspect("r")).attempts == 1
+            assert await requests.run("r", world.attempt("mended")) == "mended"
+
+            await requests.open("last")
+            for _ in range(2):
+                with pytest.raises(AttemptMalformed):
+                    await requests.run("last", odd)
+            with pytest.raises(RequestFailed, match="AttemptMalformed: the attempt returned"):
+                await requests.run("last", odd)
+            await world.settle()
+
+    world.run(main())
+    assert [(view.request_id, view.status) for view in world.told] == [
+        ("r", Status.SUCCEEDED),
+        ("last", Status.FAILED),
+    ]
+
+
+def test_r2_what_can_t_be_called_costs_no_attempt(world: World) -> None:
+    """Something that is no function is refused before a dial is recorded."""
+
+    async def main() -> None:
+        async with world.serve() as requests:
+            await requests.open("r")
+            for use in (lambda: requests.run("r", None), lambda: requests.adopt(None)):  # type: ignore[arg-type]  # it
+                with pytest.raises(CallerError, match="attempt is None: give an async function"):
+                    await use()
+            assert (await requests.inspect("r")).attempts == 0
+
+    world.run(main())
+
+
+def test_r6_requests_are_entered_once(world: World) -> None:
+    """Entering what serves already is refused, and changes nothing; it may be entered again after it was left."""
+
+    async def main() -> None:
+        requests = world.serve()
+        async with requests:
+            with pytest.raises(CallerError, match="enter them once"):
+                await requests.__aenter__()
+            assert requests.incarnation == 1
+            await requests.open("r")
+            assert await requests.run("r", world.attempt("yes")) == "yes"
+        async with requests:
+            assert requests.incarnation == 2
+
+        async def fails(point: str) -> None:
+            if point == "claim.before":
+                raise StoreUnavailable("the disk is away")
+
+        assert isinstance(world.store, MemoryRequests)
+        world.store.hook = fails
+        with pytest.raises(StoreUnavailable):
+            await requests.__aenter__()
+        world.store.hook = None
+        async with requests:
+            assert requests.incarnation == 3
 
     world.run(main())
 
@@ -496,6 +594,12 @@ def test_misuse_is_told(world: World) -> None:
                     await requests.open(bad)  # type: ignore[arg-type]  # the point of this test
             with pytest.raises(CallerError, match="body is"):
                 await requests.open("r", "\udcff")
+            for odd in ("x", 1.5, True, -5):
+                with pytest.raises(CallerError, match="triggered_at_ms is"):
+                    await requests.open("r", triggered_at_ms=odd)  # type: ignore[arg-type]  # the point of this test
+            for none in (5, None, ""):
+                with pytest.raises(CallerError, match="request_id is"):
+                    await requests.inspect(none)  # type: ignore[arg-type]  # the point of this test
             with pytest.raises(NoSuchRequest):
                 await requests.run("r", world.attempt("never"))
         with pytest.raises(RequestsClosed):

@@ -130,6 +130,7 @@ from .request_steps import Steps as RequestSteps
 from .request_steps import boot as boot_requests
 from .request_store import UNFILED, Filed, RequestStore
 from .request_words import (
+    AttemptMalformed,
     NoSuchRequest,
     RequestAttempt,
     RequestConflict,
@@ -181,6 +182,7 @@ __all__ = [
     "UNKNOWN",
     "Asked",
     "Attempt",
+    "AttemptMalformed",
     "Attempter",
     "Ballot",
     "CallerError",

@@ -89,6 +89,7 @@ class Requests:
         self._timer: Timer = SystemTimer() if timer is None else timer
         self._on_outcome = on_outcome
         self._emit = Emitter(sink, self._timer.now_ms)
+        self._entered = False
         self._life: Life | None = None
         self._known: dict[str, Driven] = {}
         self._keeping: asyncio.Task[None] | None = None
@@ -97,11 +98,14 @@ class Requests:
         self._fenced: Fenced | None = None
 
     async def __aenter__(self) -> Requests:
-        self._life = life = await boot(self._store)
-        self._known, self._fenced = {}, None
-        if life.incarnation > 1:
-            self._emit("incarnation.died", {"incarnation": Life(life.incarnation - 1).name})
+        if self._entered:
+            raise CallerError("the requests are served here already: enter them once")
+        self._entered = True
         try:
+            self._life = life = await boot(self._store)
+            self._known, self._fenced = {}, None
+            if life.incarnation > 1:
+                self._emit("incarnation.died", {"incarnation": Life(life.incarnation - 1).name})
             await self._tidy()
         except BaseException:
             await self._end(RequestsClosed("the requests were never served"))
@@ -132,11 +136,14 @@ class Requests:
             triggered_at_ms: when it became wanted, from which its horizon counts; now without it.
 
         Raises:
+            CallerError: an argument is not what it must be.
             RequestConflict: it was opened with another body.
             Refused: the trigger lies in the future (Q4).
             StoreFault: the store failed; it may be recorded nevertheless, so open it again.
         """
         check_text("body", body)
+        if triggered_at_ms is not None and (type(triggered_at_ms) is not int or triggered_at_ms < 0):
+            raise CallerError(f"triggered_at_ms is {triggered_at_ms!r:.60}: give milliseconds since 1970, an integer")
         with self._using(request_id) as driven:
             state = await driven.steps.open_request(triggered_at_ms, body)
         if state.request.expires_at_ms < self._next_at_ms:
@@ -154,9 +161,11 @@ class Requests:
         Raises:
             RequestExpired, RequestFailed: the request is settled without an answer.
             NoSuchRequest: it was not opened.
+            AttemptMalformed: *attempt* returned no text. The request stays open while attempts are left.
             RequestsClosed: this incarnation ended first.
             Fenced: a newer incarnation serves the store.
         """
+        check_attempt(attempt)
         with self._using(request_id) as driven:
             filed = await driven.steps.filed()
             if filed.request.status is Status.OPEN:
@@ -165,6 +174,7 @@ class Requests:
 
     async def adopt(self, attempt: Attempter) -> list[str]:
         """Start :meth:`run` for every open request that is not tried here; their ids. See :meth:`answer`."""
+        check_attempt(attempt)
         adopted = []
         for request_id, filed in await self._store.unfinished():
             with self._using(request_id) as driven:
@@ -184,6 +194,7 @@ class Requests:
 
     async def inspect(self, request_id: str) -> RequestView:
         """One request; with status ``absent`` if there is none."""
+        check_id(request_id)
         return RequestView.of(request_id, await self._store.read(request_id), self.incarnation)
 
     def _living(self) -> Life:
@@ -197,9 +208,7 @@ class Requests:
         life = self._living()
         if self._fenced is not None:
             raise self._fenced
-        if not isinstance(request_id, str) or not 1 <= len(request_id) <= ID_MAX_CHARS:
-            raise CallerError(f"request_id is {request_id!r:.60}: give 1 to {ID_MAX_CHARS} characters of text")
-        check_text("request_id", request_id)
+        check_id(request_id)
         if request_id not in self._known:
             steps = Steps(self._store, life, request_id, self.policy, self._timer, self._emit)
             self._known[request_id] = Driven(steps, self._timer)
@@ -344,8 +353,11 @@ class Requests:
     async def _end(self, why: BaseException) -> None:
         tasks = self._stop(why)
         self._life = self._keeping = None
-        if tasks:
-            await asyncio.wait(tasks)
+        try:
+            if tasks:
+                await asyncio.wait(tasks)
+        finally:
+            self._entered = False
 
 
 def check_text(name: str, text: str) -> None:
@@ -354,5 +366,32 @@ def check_text(name: str, text: str) -> None:
     Raises:
         CallerError: it is no text, or has surrogates.
     """
-    if not isinstance(text, str) or any(0xD800 <= ord(char) <= 0xDFFF for char in text):
-        raise CallerError(f"{name} is {text!r:.60}: give text without surrogates")
+    try:
+        if isinstance(text, str):
+            text.encode()  # quicker by far than a look at each character: a body may be large
+            return
+    except UnicodeEncodeError:
+        pass
+    shown = text[:60] if isinstance(text, str) else text
+    raise CallerError(f"{name} is {shown!r:.60}: give text without surrogates")
+
+
+def check_id(request_id: str) -> None:
+    """Refuse what names no request.
+
+    Raises:
+        CallerError: it is no text, is empty or too long, or has surrogates.
+    """
+    if not isinstance(request_id, str) or not 1 <= len(request_id) <= ID_MAX_CHARS:
+        raise CallerError(f"request_id is {request_id!r:.60}: give 1 to {ID_MAX_CHARS} characters of text")
+    check_text("request_id", request_id)
+
+
+def check_attempt(attempt: Attempter) -> None:
+    """Refuse what can't be called, before an attempt is used up by it.
+
+    Raises:
+        CallerError: it is no function.
+    """
+    if not callable(attempt):
+        raise CallerError(f"attempt is {attempt!r:.60}: give an async function that returns the answer")

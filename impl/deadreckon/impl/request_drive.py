@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -12,8 +13,8 @@ from deadreckon.spec import request as spec
 from deadreckon.spec.errors import Refused
 from deadreckon.spec.request_state import RequestPolicy, State
 
-from .request_steps import Steps
-from .request_words import RequestAttempt
+from .request_steps import ERROR_MAX_CHARS, Steps
+from .request_words import AttemptMalformed, RequestAttempt
 from .store import Fenced, StoreFault
 from .timer import Timer
 
@@ -99,6 +100,7 @@ class Driven:
         Raises:
             Fenced: a newer incarnation lives.
             StoreFault: the store failed until the horizon was past.
+            AttemptMalformed: *attempt* returns no text; another try would be made for nothing.
         """
 
         async def act(action: Callable[[], Awaitable[T]]) -> T:
@@ -162,7 +164,9 @@ class Driven:
         elif (error := work.exception()) is not None:
             if not isinstance(error, Exception):
                 raise error
-            await act(lambda: self.steps.fail(f"{type(error).__name__}: {error}"))
+            failed = await act(lambda: self.steps.fail(said(error)))
+            if isinstance(error, AttemptMalformed) and spec.is_open(failed.request):
+                raise error
         else:
             await act(lambda: self.steps.succeed(work.result()))
             self.end()
@@ -170,11 +174,23 @@ class Driven:
 
 async def _made(attempt: Attempter, told: RequestAttempt) -> str:
     """The answer of one attempt."""
-    answer = await attempt(told)
+    made = attempt(told)
+    if not inspect.isawaitable(made):
+        raise AttemptMalformed(f"the attempt returned {type(made).__name__}, not an awaitable: give an async function")
+    answer = await made
     if not isinstance(answer, str):
-        raise TypeError(f"the attempt returned {type(answer).__name__}, not text")
+        raise AttemptMalformed(f"the attempt returned {type(answer).__name__}, not text")
     answer.encode()  # what has surrogates no store keeps
     return answer
+
+
+def said(error: Exception) -> str:
+    """What a failure says, as text that every store keeps, whatever the failure is."""
+    try:
+        text = str(error)
+    except Exception as odd:  # the failure counts all the same
+        text = f"it can't be told: {type(odd).__name__}"
+    return f"{type(error).__name__}: {text}"[:ERROR_MAX_CHARS].encode(errors="backslashreplace").decode()
 
 
 def _lost(work: asyncio.Future[str]) -> None:

@@ -4,6 +4,7 @@ CallerError
 ├── RequestEnd                  the request is settled without an answer; ``request_id`` says which
 │   ├── RequestExpired          nobody had the answer by the horizon
 │   └── RequestFailed           every attempt failed, or died with its incarnation
+├── AttemptMalformed            the function that tries it returns no text
 ├── RequestConflict             the id stands for another request
 ├── NoSuchRequest               the id stands for nothing
 └── RequestsClosed              the ``Requests`` were used outside their ``async with``
@@ -49,6 +50,13 @@ class RequestFailed(RequestEnd):
 
 class RequestConflict(CallerError):
     """The id stands for a request with another body. Give each request an id of its own."""
+
+
+class AttemptMalformed(CallerError, TypeError):
+    """The function that makes attempts returned no text, or nothing to await. Mend it, then ``run`` the request again.
+
+    The attempt is used up, and no other is made meanwhile: it would be paid for, and end like this one.
+    """
 
 
 class NoSuchRequest(CallerError):
