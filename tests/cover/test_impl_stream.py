@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterator
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -501,18 +502,25 @@ def test_a_body_can_t_be_changed_by_who_reads_it(world: World) -> None:
 @pytest.mark.parametrize(
     ("type_", "body", "key", "why"),
     [
-        ("", 1, "", "a type"),
-        (7, 1, "", "a type"),
-        ("\ud800", 1, "", "no Unicode"),
-        ("note", float("nan"), "", "no JSON"),
-        ("note", object(), "", "no JSON"),
+        ("", 1, None, "a type"),
+        (7, 1, None, "a type"),
+        ("x" * 1_001, 1, None, "a type"),
+        ("\ud800", 1, None, "no Unicode"),
+        ("note", float("nan"), None, "no JSON"),
+        ("note", object(), None, "no JSON"),
         ("note", 1, "\ud800", "no Unicode"),
         ("note", 1, 7, "a key"),
-        ("journal.revived", 1, "", "revived"),
+        ("note", 1, 0, "a key"),
+        ("note", 1, False, "a key"),
+        ("note", 1, b"", "a key"),
+        ("note", 1, "", "a key"),
+        ("note", 1, "x" * 1_001, "a key"),
+        ("journal.revived", 1, None, "revived"),
     ],
 )
-def test_malformed_input_is_refused(world: World, type_: str, body: int, key: str, why: str) -> None:
-    """What is no event is refused by name, and nothing is appended."""
+def test_j7_malformed_input_is_refused(either: World, type_: str, body: int, key: str | None, why: str) -> None:
+    """What is no event is refused by name, and nothing is appended; what is no key never passes for none."""
+    world = either
 
     async def main() -> None:
         async with world.journal() as journal:
@@ -522,6 +530,12 @@ def test_malformed_input_is_refused(world: World, type_: str, body: int, key: st
                 await journal.append("note", ephemeral="yes")  # type: ignore[arg-type]  # that is the test
             with pytest.raises(EventMalformed, match="a client"):
                 await journal.connected("")
+            for about in ([1], 5, []):
+                with pytest.raises(EventMalformed, match="about is"):
+                    await journal.disconnected("ada", about)  # type: ignore[arg-type]  # that is the test
+            for events in (5, [5], ["ab"], [("note",)]):
+                with pytest.raises(EventMalformed, match="give"):
+                    await journal.append_all(events)  # type: ignore[arg-type]  # that is the test
             assert journal.max_offset == 0
 
     world.run(main)
@@ -533,6 +547,11 @@ def test_definitions_are_checked() -> None:
         EventJournal(MemoryEvents(), types=[EventType("a"), EventType("a", ephemeral=True)])
     with pytest.raises(CallerError, match="defined already"):
         EventJournal(MemoryEvents(), types=[EventType("presence.connected")])
+    for types in (5, ["a"], [EventType(5)]):  # type: ignore[arg-type]  # that is the test
+        with pytest.raises(CallerError, match=r"types|a type"):
+            EventJournal(MemoryEvents(), types=types)  # type: ignore[arg-type]  # that is the test
+    with pytest.raises(CallerError, match="give a JournalPolicy"):
+        EventJournal(MemoryEvents(), 5)  # type: ignore[arg-type]  # that is the test
 
 
 # Pages and cursors.
@@ -619,16 +638,30 @@ def test_limits_are_checked(world: World) -> None:
 
     async def main() -> None:
         async with world.journal() as journal:
-            for limit in (0, 501):
+            limits: tuple[Any, ...] = (0, 501, True, 1.5, "x", None)  # Any: wrong on purpose
+            for limit in limits:
                 with pytest.raises(CallerError, match="limit"):
                     await journal.read(limit=limit)
                 with pytest.raises(CallerError, match="limit"):
                     await journal.listed(limit=limit)
-            for place in (-1, 2**63):
+            places: tuple[Any, ...] = (-1, 2**63, True, 1.5, "x", None)  # Any: wrong on purpose
+            for place in places:
                 with pytest.raises(CallerError, match="first_index"):
                     await journal.listed(place)
                 with pytest.raises(CallerError, match="after_offset"):
                     await journal.read(place)
+                with pytest.raises(CallerError, match="after_offset"):
+                    await journal.wait(place, 1)
+                with pytest.raises(CallerError, match="timeout_ms"):
+                    await journal.wait(0, place)
+                with pytest.raises(CallerError, match="timeout_ms"):
+                    await journal.caught_up("s", place)
+            names: tuple[Any, ...] = ("", 5, "\udc00")  # Any: wrong on purpose
+            for name in names:
+                with pytest.raises(CallerError, match="the subject's name"):
+                    await journal.caught_up(name, 1)
+                with pytest.raises(CallerError, match="the subject's name"):
+                    journal.claim_subject(name)
 
     world.run(main)
 

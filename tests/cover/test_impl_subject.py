@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -553,8 +554,27 @@ def test_misuse_is_told(world: World) -> None:
     for version in (0, -1, True, "1", 2**53):
         with pytest.raises(CallerError, match="version"):
             Reducer(version, 0, summed)  # type: ignore[arg-type]  # that is the test
-    for batch in (0, 501):
+    batches: tuple[Any, ...] = (0, 501, "x", True)  # Any: wrong on purpose
+    for batch in batches:
         with pytest.raises(CallerError, match="batch"):
             Subject(EventJournal(MemoryEvents()), "sum", sum_of(), batch=batch)
-    with pytest.raises(CallerError, match="no name"):
-        Subject(EventJournal(MemoryEvents()), "", sum_of())
+    for name in ("", 5, "\udc00"):
+        with pytest.raises(CallerError, match="the subject's name"):
+            Subject(EventJournal(MemoryEvents()), name, sum_of())  # type: ignore[arg-type]  # that is the test
+
+
+@pytest.mark.parametrize("odd", [float("nan"), (1,), {1: 2}, [{"a": ()}]], ids=["nan", "tuple", "key", "deep"])
+def test_j8_a_fold_that_json_changes_is_refused(world: World, odd: object) -> None:
+    """A fold comes back after a restart as it was kept; what JSON would make another is refused when it is kept."""
+    reducer: Reducer[object] = Reducer(1, 0, lambda fold, event: odd)
+
+    async def main() -> None:
+        async with world.journal() as journal:
+            await journal.append("add", 1)
+            subject = Subject(journal, "odd", reducer)
+            await subject.__aenter__()
+            await subject.step()
+            with pytest.raises(FoldMalformed):
+                await subject.keep()
+
+    world.run(main)

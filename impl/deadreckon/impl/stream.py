@@ -52,6 +52,8 @@ from .stream_words import (
     KeyConflict,
     SubjectTaken,
     canonical,
+    check_name,
+    listed,
     presence,
 )
 from .timer import Timer
@@ -87,6 +89,8 @@ class EventJournal(EventReader):
     ) -> None:
         super().__init__(store, timer)
         self.policy = JournalPolicy() if policy is None else policy
+        if not isinstance(self.policy, JournalPolicy):
+            raise CallerError(f"policy is {policy!r}: give a JournalPolicy")
         self.name = name
         self._types = Definitions(types)
         self._emit = Emitter(sink, self.timer.now_ms)
@@ -128,13 +132,16 @@ class EventJournal(EventReader):
         """The last offset that was given to an event. It may be an ephemeral one: don't wait for it."""
         return self._open.memory.max_offset
 
-    async def append(self, type_: str, body: Json = None, *, key: str = "", ephemeral: bool = False) -> JournalEvent:
+    async def append(
+        self, type_: str, body: Json = None, *, key: str | None = None, ephemeral: bool = False
+    ) -> JournalEvent:
         """Append an event; if it is durable, it is on disk when this returns.
 
         Args:
             type_: its type; whether it is ephemeral, the type's definition may say.
-            body: what it says; JSON.
-            key: makes a repetition known: the event that was appended with it before is returned (J7).
+            body: what it says; JSON. As JSON has it, tuples become lists, and numbers as names of fields text.
+            key: makes a repetition known: the event that was appended with it before is returned (J7). Without it,
+                none is.
             ephemeral: keep it in memory only, until the buffer is full or the service ends.
 
         Raises:
@@ -146,13 +153,16 @@ class EventJournal(EventReader):
         """
         draft = self._types.draft(type_, body, key, ephemeral=ephemeral)
         async with self._writing() as steps:
-            if not key and words.input_flag(draft.declared, draft.asked):
+            if key is None and words.input_flag(draft.declared, draft.asked):
                 await _make_room(steps, draft)
             return await steps.append(draft)
 
     async def append_all(self, events: Sequence[tuple[str, Json]]) -> Sequence[JournalEvent]:
         """Append durable events without keys, given as types and bodies, in one transaction: all of them, or none."""
-        drafts = [self._types.draft(type_, body) for type_, body in events]
+        pairs = listed("events", events)
+        if odd := [one for one in pairs if not isinstance(one, tuple | list) or len(one) != 2]:
+            raise EventMalformed(f"an event is {odd[0]!r:.60}: give its type and its body")
+        drafts = [self._types.draft(type_, body) for type_, body in pairs]
         if ephemeral := [draft.type for draft in drafts if words.input_flag(draft.declared, draft.asked)]:
             raise EventMalformed(f"{ephemeral[0]} is ephemeral: append it by itself")
         if not drafts:
@@ -162,14 +172,14 @@ class EventJournal(EventReader):
 
     async def connected(self, client: str, about: Mapping[str, Json] | None = None) -> JournalEvent:
         """Tell that *client* has connected: ephemeral, and without a key. Telling it twice does no harm."""
-        draft = presence(CONNECTED, client, about or {})
+        draft = presence(CONNECTED, client, {} if about is None else about)
         async with self._writing() as steps:
             await _make_room(steps, draft)
             return await steps.connect(draft)
 
     async def disconnected(self, client: str, about: Mapping[str, Json] | None = None) -> JournalEvent:
         """Tell that *client* has gone: ephemeral, and without a key."""
-        draft = presence(DISCONNECTED, client, about or {})
+        draft = presence(DISCONNECTED, client, {} if about is None else about)
         async with self._writing() as steps:
             await _make_room(steps, draft)
             return await steps.disconnect(draft)
@@ -203,6 +213,7 @@ class EventJournal(EventReader):
         Raises:
             SubjectTaken: it is.
         """
+        check_name("the subject's name", name)
         if name in self._subjects:
             raise SubjectTaken(f"the subject {name!r} is awake in this journal already")
         self._subjects.add(name)

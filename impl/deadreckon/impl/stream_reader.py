@@ -23,7 +23,7 @@ from .journal_clock import SteadyClock
 from .journal_wait import LOOK_FIRST_MS, Listeners
 from .stream_store import PAGE, EventStore, Look
 from .stream_subject_steps import begin_wait, end_wait, waiting_state
-from .stream_words import JournalEvent
+from .stream_words import JournalEvent, check_name
 from .timer import SystemTimer, Timer
 
 SLICE_MS: Final = 1_000
@@ -91,7 +91,12 @@ class EventReader:
         return await self.store.listed(first_index, limit)
 
     async def wait(self, after_offset: int, timeout_ms: int) -> int | None:
-        """The offset of the last durable event, once it is past *after_offset*; None if it isn't in *timeout_ms*."""
+        """The offset of the last durable event, once it is past *after_offset*; None if it isn't in *timeout_ms*.
+
+        Raises:
+            CallerError: one of the two is no such number.
+        """
+        check_number("after_offset", after_offset)
         first = True
 
         async def look() -> int | None:
@@ -103,7 +108,13 @@ class EventReader:
         return await self._wait(look, timeout_ms)
 
     async def caught_up(self, subject: str, timeout_ms: int) -> bool:
-        """Wait until *subject* has acknowledged all durable events of now; whether it has, in *timeout_ms*."""
+        """Wait until *subject* has acknowledged all durable events of now; whether it has, in *timeout_ms*.
+
+        Raises:
+            CallerError: the name or the number is none.
+        """
+        check_name("the subject's name", subject)
+        check_number("timeout_ms", timeout_ms)
         if not (await self.store.look(Look())).head:
             return True
         waiting = await begin_wait(self.store, subject, waiting_state())
@@ -118,6 +129,7 @@ class EventReader:
         return await self._wait(look, timeout_ms) is not None
 
     async def _wait(self, look: Callable[[], Awaitable[int | None]], timeout_ms: int) -> int | None:
+        check_number("timeout_ms", timeout_ms)
         ends_at_ms = self._elapsed_ms() + timeout_ms
         while True:
             left_ms = max(0, ends_at_ms - self._elapsed_ms())
@@ -155,7 +167,16 @@ def page(events: Sequence[JournalEvent], limit: int, scanned: int) -> EventPage:
 
 def check_range(name: str, first: int, limit: int) -> None:
     """Refuse places that no event has, and pages that are too large."""
-    if not 0 <= first <= LAST:
-        raise CallerError(f"{name} is {first}: give 0 or more")
-    if not 1 <= limit <= PAGE:
-        raise CallerError(f"limit is {limit}: give 1 to {PAGE}, and read page by page")
+    check_number(name, first)
+    if type(limit) is not int or not 1 <= limit <= PAGE:
+        raise CallerError(f"limit is {limit!r:.60}: give 1 to {PAGE}, and read page by page")
+
+
+def check_number(name: str, value: int) -> None:
+    """Refuse what no offset, index or span can be.
+
+    Raises:
+        CallerError: it is no integer, or out of the range of a store.
+    """
+    if type(value) is not int or not 0 <= value <= LAST:
+        raise CallerError(f"{name} is {value!r:.60}: give an integer, 0 or more")

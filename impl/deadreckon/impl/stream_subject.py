@@ -28,6 +28,7 @@ from .stream import EventJournal
 from .stream_reader import SLICE_MS
 from .stream_store import PAGE
 from .stream_subject_steps import Reducer, S, SubjectEffect, SubjectSteps
+from .stream_words import check_name
 
 KEPT_EVERY: Final = 10
 """Pages of a refold after which the fold is kept: about one write for 5,000 events."""
@@ -53,10 +54,9 @@ class Subject(Generic[S]):
         *,
         batch: int = 64,
     ) -> None:
-        if not 1 <= batch <= PAGE:
-            raise CallerError(f"batch is {batch}: give 1 to {PAGE}")
-        if not name:
-            raise CallerError("the subject has no name: give one that stays the same")
+        if type(batch) is not int or not 1 <= batch <= PAGE:
+            raise CallerError(f"batch is {batch!r:.60}: give 1 to {PAGE}")
+        check_name("the subject's name", name)
         self.name = name
         self._journal = journal
         self._reducer = reducer

@@ -43,7 +43,7 @@ class Reducer(Generic[S]):
         version: that of ``reduce``: another one folds all events again; from 1 on.
         initial: the fold of no events.
         reduce: the fold after one event more. It must be pure: a new fold, the old one left as it is. Folds are kept
-            as JSON.
+            as JSON, so make them of what JSON gives back as it was: no tuples, and no numbers as keys.
     """
 
     version: int
@@ -159,9 +159,13 @@ class SubjectSteps(Generic[S]):
 
     def _dumped(self, fold: S) -> str:
         try:
-            return json.dumps(fold, separators=(",", ":"))
+            text = json.dumps(fold, separators=(",", ":"), allow_nan=False)
+            same = json.loads(text) == fold  # or the reducer would be given another type, but only after a restart
         except (TypeError, ValueError, RecursionError) as error:
             raise FoldMalformed(f"the fold of {self.name!r} can't be kept as JSON: {error}") from error
+        if not same:
+            raise FoldMalformed(f"JSON gives the fold of {self.name!r} back as another: has it tuples, or odd keys?")
+        return text
 
     def _loaded(self, text: str) -> S:
         try:

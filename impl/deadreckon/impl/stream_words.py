@@ -7,7 +7,7 @@ handed out as it was stored; no ``parse`` sees it again.
     CallerError
     ├── EphemeralKeyed          an ephemeral event was given a key (J3)
     ├── EventTooLarge           it would not fit an empty buffer (B1)
-    ├── EventMalformed          its type, key or body is not what it must be
+    ├── EventMalformed          its type, key or body, or a name, is not what it must be
     ├── FoldMalformed           a reducer has made what JSON can't keep
     ├── KeyConflict             the key stands for another event (J7)
     ├── JournalNotOpen          it was not entered, or was left
@@ -20,13 +20,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final
+from typing import Final, TypeVar
 
 import attrs
 
 from deadreckon.spec.errors import CallerError
 
 from .journal import Json, KeyConflict
+
+T = TypeVar("T")
 
 __all__ = [
     "CONNECTED",
@@ -59,11 +61,14 @@ class EventTooLarge(CallerError):
 
 
 class EventMalformed(CallerError, ValueError):
-    """The type, key or body of an event is not what it must be; what its ``parse`` said is the cause."""
+    """The type, key or body of an event, or a name, is not what it must be; what a ``parse`` said is the cause."""
 
 
 class FoldMalformed(CallerError, TypeError):
-    """A reducer has made a fold that JSON can't keep. Make it of dicts, lists, text, numbers, booleans and None."""
+    """A reducer has made a fold that JSON can't keep, or would give back as something else after a restart.
+
+    Make it of dicts with text as keys, lists, text, numbers, booleans and None.
+    """
 
 
 class JournalNotOpen(CallerError):
@@ -128,6 +133,9 @@ DISCONNECTED: Final = EventType("presence.disconnected", ephemeral=True)
 REVIVED: Final = EventType("journal.revived")
 """The types that the journal appends by itself."""
 
+NAME_MAX_CHARS: Final = 1_000
+"""The longest type, key, client or subject: each is in an index."""
+
 _OWN: Final = (CONNECTED, DISCONNECTED, REVIVED)
 
 
@@ -156,13 +164,15 @@ class Definitions:
     """The types that a journal knows; events of others are durable unless their sender says otherwise.
 
     Raises:
-        CallerError: a type is defined twice, or is the journal's own.
+        CallerError: a type is defined twice, is the journal's own, or is no :class:`EventType`.
     """
 
     def __init__(self, types: Iterable[EventType] = ()) -> None:
         self._types: dict[str, EventType] = {}
-        for one in (*_OWN, *types):
-            _check_text("a type", one.name)
+        for one in (*_OWN, *listed("types", types)):
+            if not isinstance(one, EventType):
+                raise CallerError(f"types has {one!r:.60}: give EventType")
+            check_name("a type", one.name)
             if one.name in self._types:
                 raise CallerError(f"the type {one.name!r} is defined already: define each once, under its own name")
             self._types[one.name] = one
@@ -171,27 +181,29 @@ class Definitions:
         """Whether events of this type are ephemeral, whatever is asked."""
         return name in self._types and self._types[name].ephemeral
 
-    def draft(self, name: str, body: Json, key: str = "", *, ephemeral: bool = False) -> Draft:
+    def draft(self, name: str, body: Json, key: str | None = None, *, ephemeral: bool = False) -> Draft:
         """What a sender gave, checked and parsed.
 
         Raises:
             EventMalformed: it is not what it must be.
         """
-        _check_text("a type", name)
-        if key:
-            _check_text("a key", key)
+        check_name("a type", name)
+        if key is not None:
+            check_name("a key", key)
         if type(ephemeral) is not bool:
             raise EventMalformed(f"ephemeral is {ephemeral!r}: give True or False")
         if name == REVIVED.name:
             raise EventMalformed(f"{name} is appended by revived() alone")
         known = self._types.get(name)
         parsed = body if known is None or known.parse is None else _parsed(known.parse, name, body)
-        return Draft(name, canonical(parsed), key, ephemeral, self.declared(name))
+        return Draft(name, canonical(parsed), key or "", ephemeral, self.declared(name))
 
 
 def presence(one: EventType, client: str, about: Mapping[str, Json]) -> Draft:
     """That a client connects or disconnects."""
-    _check_text("a client", client)
+    check_name("a client", client)
+    if not isinstance(about, Mapping):
+        raise EventMalformed(f"about is {about!r:.60}: give a mapping")
     return Draft(one.name, canonical({**about, "client": client}), declared=True)
 
 
@@ -214,9 +226,26 @@ def _parsed(parse: Callable[[Json], Json], name: str, body: Json) -> Json:
         raise EventMalformed(f"the body is no {name}: {error}") from error
 
 
-def _check_text(what: str, value: object) -> None:
-    if not isinstance(value, str) or not value:
-        raise EventMalformed(f"{what} is {value!r}: give a text that is not empty")
+def listed(what: str, values: Iterable[T]) -> list[T]:
+    """The values, if there are any to go through.
+
+    Raises:
+        EventMalformed: *values* is no iterable.
+    """
+    try:
+        return list(values)
+    except TypeError as error:
+        raise EventMalformed(f"{what} is {values!r:.60}: give a list") from error
+
+
+def check_name(what: str, value: object) -> None:
+    """Refuse what no store keeps as a name.
+
+    Raises:
+        EventMalformed: it is no text, is empty or too long, or has surrogates.
+    """
+    if not isinstance(value, str) or not 1 <= len(value) <= NAME_MAX_CHARS:
+        raise EventMalformed(f"{what} is {value!r:.60}: give 1 to {NAME_MAX_CHARS} characters of text")
     try:
         value.encode()
     except UnicodeEncodeError as error:
