@@ -412,6 +412,22 @@ def test_k6_a_reset_brings_the_next_revival_within_the_lead(either: World, rung:
     assert len(either.revivals) == rung + 1
 
 
+def test_k6_a_reset_is_seen_before_it_is_due(world: World) -> None:
+    """However short the lead, the living process looks often enough to revive when a reset elsewhere says so."""
+    world.store = MemoryKeepalive(others=True)
+    policy = KeepalivePolicy(lead_ms=100)
+
+    async def main() -> None:
+        async with world.keep(refuse, policy) as keepalive:
+            await world.owe(keepalive)
+            await world.timer.pause(HOUR_MS)
+            await reset_by_hand(world.store, "h", world.timer, "ada")
+            await world.timer.pause(200)
+
+    world.run(main())
+    assert world.starts_ms[-1] == HOUR_MS + 100
+
+
 def test_k6_repeated_resets_do_not_starve_the_retry(world: World) -> None:
     """A reset never delays: one every 3 s leaves the revival where it was."""
 

@@ -184,6 +184,28 @@ def test_stopping_is_clean_and_no_reset(world: World) -> None:
     assert len(world.runs) == 5
 
 
+def test_a_stop_during_a_look_stays_stopped(world: World) -> None:
+    """A host that is stopped while its alarm is being looked at is not revived by that look."""
+
+    async def slow(point: str) -> None:
+        if point == "transact.after":
+            await world.timer.pause(5)
+
+    async def main() -> None:
+        async with world.supervise() as supervisor:
+            await supervisor.start("h", world.host(1))
+            await world.timer.pause(LEAD_MS - 100)
+            world.store.hook = slow
+            await world.timer.pause(102)
+            await supervisor.stop("h")
+            await world.timer.pause(HOUR_MS)
+            assert (await supervisor.inspect("h")).owed == ()
+
+    world.run(main())
+    assert len(world.runs) == 1
+    assert [event["n"] for event in world.seen("revival.started")] == [1]
+
+
 def test_k11b_a_child_whose_probe_says_no_is_put_down(world: World) -> None:
     """A child that runs, but says for longer than the wedge that it is not well, is killed and revived."""
     well = iter([True, True])

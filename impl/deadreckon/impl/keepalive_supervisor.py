@@ -371,7 +371,7 @@ class Supervisor:
     async def _asked(self, one: Supervised) -> StoreFault | None:
         """Record in memory that the host is asked to end; why that is not possible, if the store fails."""
         try:
-            if not one.kept.steps.memory.alive:
+            with suppress(Refused):  # it lives, or a look that was under way has just woken it
                 await one.kept.steps.boot()
             await one.kept.steps.ask_to_stop()
         except StoreFault as fault:
