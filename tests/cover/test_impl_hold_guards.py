@@ -8,7 +8,18 @@ from typing import Any
 
 import pytest
 
-from deadreckon.impl import Door, Grant, HoldAbandoned, HoldSettled, InDoubt, StoreUnavailable, approve, open_holds
+from deadreckon.impl import (
+    Door,
+    Grant,
+    HoldAbandoned,
+    HoldRefused,
+    HoldSettled,
+    InDoubt,
+    StoreUnavailable,
+    approve,
+    open_holds,
+    reject,
+)
 from deadreckon.impl.hold_keeper import Keeper
 from deadreckon.impl.hold_memory import Asked, Life, boot
 from deadreckon.impl.hold_parked import Parked, watch
@@ -17,7 +28,7 @@ from deadreckon.impl.journal import JournalUnavailable
 from deadreckon.impl.journal_memory import MemoryJournal
 from deadreckon.impl.journal_wait import Listeners
 from deadreckon.impl.virtual import VirtualTimer, run_virtual
-from deadreckon.spec.hold_state import Caller, Fact, HoldPolicy, Release, Wait
+from deadreckon.spec.hold_state import Caller, Fact, HoldPolicy, Release, Told, Wait
 from tests.cover.hold_stories import asked, effect, granted, release_of, told
 
 LEASE_MS = 1_000
@@ -434,6 +445,172 @@ def test_h5_a_success_that_is_settled_is_told() -> None:
         journal.hook = None
 
     told(story)
+
+
+def test_h5_a_failed_effect_that_cannot_be_settled_names_its_error() -> None:
+    """Of an effect that raised, and whose outcome could not be recorded, the doubt has the effect's error as its cause."""
+
+    async def story(journal: MemoryJournal, door: Door) -> None:
+        grant = await granted(journal, door, "a")
+
+        async def fails(release_id: str) -> None:
+            journal.down()
+            raise OSError("connection reset")
+
+        with pytest.raises(InDoubt) as doubt:
+            await door.release(grant, 0, fails)
+        assert isinstance(doubt.value.__cause__, OSError)
+        journal.up()
+
+    told(story, settle_patience_ms=0)
+
+
+def test_h6_an_end_is_told_even_if_that_cannot_be_noted() -> None:
+    """A refusal that is in the journal is told, whether or not the journal can note that it was."""
+
+    async def story(journal: MemoryJournal, door: Door) -> None:
+        task, hold_id = await asked(journal, door, "a")
+
+        async def breaks(name: str) -> None:
+            if name == "append.before" and journal.held(hold_id).hold.fact is Fact.DECIDED:
+                raise StoreUnavailable("not now")
+
+        journal.hook = breaks
+        await reject(journal, hold_id, by="ada")
+        with pytest.raises(HoldRefused):
+            await task
+        journal.hook = None
+
+    told(story)
+
+
+def test_h14_requests_that_ended_differently() -> None:
+    """Who comes back to a batch is told of each request for itself: one that lapsed hides none that was released."""
+
+    async def story(journal: MemoryJournal, door: Door) -> None:
+        grant = await granted(journal, door, "a", "b")
+        await door.release(grant, 1, effect)
+        await journal.timer.pause(10_000)
+        again = await door.attach(grant.hold_id)
+        assert again.outcomes == (Told.LAPSED, Told.OK)
+
+    told(story, policy=HoldPolicy(hold_ms=1_000, release_grace_ms=1_000))
+
+
+def test_h12_a_door_that_is_left_detaches_nobody() -> None:
+    """The lease to come back begins when the next door opens, not when the last one was left."""
+    timer = VirtualTimer()
+    journal = MemoryJournal(timer)
+
+    async def main() -> None:
+        async with Door(journal, debounce_ms=None) as door:
+            task, _ = await asked(journal, door, "a")
+        await asyncio.gather(task, return_exceptions=True)
+        (held,) = await open_holds(journal)
+        assert held.hold.caller is Caller.ATTACHED
+        await timer.pause(60_000)
+        async with Door(journal, caller_lease_ms=LEASE_MS):
+            hold = journal.held(held.hold_id)
+            assert (hold.hold.caller, hold.lease_until_ms) == (Caller.DETACHED, timer.now_ms() + LEASE_MS)
+
+    run_virtual(main(), timer)
+
+
+def test_h9_leases_are_renewed_while_another_request_is_parked() -> None:
+    """A request that the journal is slow to take keeps no other caller's lease from being renewed."""
+
+    async def story(journal: MemoryJournal, door: Door) -> None:
+        first, hold_id = await asked(journal, door, "a")
+
+        async def hangs(name: str) -> None:
+            if name == "append.before":
+                await asyncio.sleep(60)
+
+        journal.hook = hangs
+        second = asyncio.create_task(door.ask(["b"]))
+        await journal.timer.pause(30_000)
+        assert journal.held(hold_id).lease_until_ms > journal.now_ms()
+        journal.hook = None
+        await cut_off(first)
+        await cut_off(second)
+
+    told(story, caller_lease_ms=LEASE_MS)
+
+
+def test_an_idle_door_writes_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    """Where nobody waits no lease is renewed, and a journal that is away is no warning each time that it is looked at."""
+    writes = 0
+
+    async def counts(name: str) -> None:
+        nonlocal writes
+        writes += name in {"append.before", "renew.before"}
+
+    async def story(journal: MemoryJournal, door: Door) -> None:
+        journal.hook = counts
+        await journal.timer.pause(60_000)
+        journal.down()
+        await journal.timer.pause(60_000)
+        journal.up()
+
+    told(story)
+    assert (writes, caplog.records) == (0, [])
+
+
+def test_h12_a_repetition_that_fails_is_not_waited_for() -> None:
+    """Who asks again under its key, and fails, leaves nobody behind: the hold is abandoned when the first leaves too."""
+
+    async def story(journal: MemoryJournal, door: Door) -> None:
+        first = asyncio.create_task(door.ask(["a"], key="k"))
+        await journal.timer.pause(10)
+        appends = 0
+
+        async def breaks(name: str) -> None:
+            nonlocal appends
+            appends += name == "append.before"
+            if appends == 2:
+                raise StoreUnavailable("not now")
+
+        journal.hook = breaks
+        with pytest.raises(StoreUnavailable):
+            await door.ask(["a"], key="k")
+        journal.hook = None
+        (held,) = await open_holds(journal)
+        await cut_off(first)
+        await journal.timer.pause(10 * LEASE_MS)
+        assert journal.held(held.hold_id).hold.fact is Fact.ABANDONED
+
+    told(story, caller_lease_ms=LEASE_MS)
+
+
+def test_h12_two_who_come_back_at_once() -> None:
+    """Two callers come back to a hold that the door has not seen yet: if one leaves, the other goes on waiting."""
+    timer = VirtualTimer()
+    journal = MemoryJournal(timer)
+
+    async def away(name: str) -> None:
+        if name == "unfinished.before":
+            journal.down()
+
+    async def lags(name: str) -> None:
+        if name == "read.after":
+            await asyncio.sleep(0.01)
+
+    async def main() -> None:
+        async with Door(journal, debounce_ms=None) as door:
+            task, hold_id = await asked(journal, door, "a")
+        await asyncio.gather(task, return_exceptions=True)
+        journal.hook = away
+        async with Door(journal, caller_lease_ms=LEASE_MS) as door:
+            journal.hook = lags
+            journal.up()
+            first, second = (asyncio.create_task(door.attach(hold_id)) for _ in range(2))
+            await timer.pause(200)
+            await cut_off(second)
+            await timer.pause(10 * LEASE_MS)
+            await approve(journal, hold_id, by="ada")
+            assert (await first).approved == (True,)
+
+    run_virtual(main(), timer)
 
 
 @pytest.mark.parametrize(
