@@ -11,7 +11,7 @@ import attrs
 import pytest
 
 from deadreckon.impl.events import Event
-from deadreckon.impl.request import Requests
+from deadreckon.impl.request import LEAVE_MAX_MS, Requests
 from deadreckon.impl.request_sqlite import SqliteRequests
 from deadreckon.impl.request_store import UNFILED, Change, Filed, MemoryRequests, RequestStore
 from deadreckon.impl.request_words import (
@@ -26,7 +26,7 @@ from deadreckon.impl.request_words import (
 )
 from deadreckon.impl.store import Fenced, StoreClosed, StoreCorrupt, StoreFault, StoreForeign, StoreUnavailable
 from deadreckon.impl.testing import CrashAt, Died
-from deadreckon.impl.virtual import START_MS, VirtualTimer, run_virtual
+from deadreckon.impl.virtual import START_MS, VirtualLoop, VirtualTimer, run_virtual
 from deadreckon.spec import CallerError, Refused
 from deadreckon.spec.request_state import Reason, RequestPolicy, Status
 
@@ -360,7 +360,7 @@ def test_q2a_a_newer_incarnation_fences_the_old_one(either: World) -> None:
     assert [told.incarnation for _, told in either.dials] == [1, 2]
 
 
-def test_q2a_who_waits_at_a_fenced_incarnation_is_told_so(either: World) -> None:
+def test_q2a_who_waits_at_a_fenced_incarnation_is_told_so(either: World, caplog: pytest.LogCaptureFixture) -> None:
     """Whoever waits where nobody tries the request any more hears of the newer incarnation at the next look."""
 
     async def main() -> None:
@@ -378,6 +378,7 @@ def test_q2a_who_waits_at_a_fenced_incarnation_is_told_so(either: World) -> None
         await either.store.close()
 
     either.run(main())
+    assert caplog.text.count("the requests are served here no more: incarnation 2 claimed the store last") == 1
 
 
 def test_the_latest_come_first() -> None:
@@ -608,6 +609,89 @@ def test_misuse_is_told(world: World) -> None:
     world.run(main())
     with pytest.raises(CallerError, match="give a RequestPolicy"):
         Requests(world.store, 5)  # type: ignore[arg-type]  # the point of this test
+
+
+class SetBack(VirtualTimer):
+    """A wall clock that somebody sets back, and a steady one beside it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.back_ms = 0
+
+    def now_ms(self) -> int:
+        """What the wall clock shows, once it is set back; virtual time itself goes on."""
+        return super().now_ms() - self.back_ms
+
+    def elapsed_ms(self) -> float:
+        """What has passed."""
+        return super().now_ms()
+
+
+def test_q4_a_clock_set_back_lengthens_no_attempt() -> None:
+    """An attempt gets no longer than it was promised, whatever is done to the wall clock meanwhile."""
+    timer = SetBack()
+    began: list[float] = []
+    ended: list[float] = []
+
+    async def hangs(told: RequestAttempt) -> str:
+        began.append(timer.elapsed_ms())
+        try:
+            await asyncio.sleep(100 * HORIZON_MS)
+        finally:
+            ended.append(timer.elapsed_ms())
+        return "never"
+
+    async def main() -> None:
+        async with Requests(MemoryRequests(), RequestPolicy(max_attempts=1), timer) as requests:
+            await requests.open("r")
+            running = asyncio.create_task(requests.run("r", hangs))
+            await asyncio.sleep(60)
+            timer.back_ms = 3_600_000
+            with pytest.raises(RequestFailed, match="all its time"):
+                await running
+
+    with asyncio.Runner(loop_factory=lambda: SteadyLoop(timer)) as runner:
+        runner.run(main())
+    assert began == [START_MS]
+    assert HORIZON_MS <= ended[0] - began[0] <= HORIZON_MS + 1
+
+
+class SteadyLoop(VirtualLoop):
+    """An event loop whose sleeps no wall clock shortens or lengthens."""
+
+    def time(self) -> float:
+        """The steady time, in seconds."""
+        assert isinstance(self.timer, SetBack)
+        return self.timer.elapsed_ms() / 1_000
+
+
+def test_q7_leaving_waits_for_nobody_for_ever(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    """Whoever is told an outcome and doesn't end when it is cancelled is left alone; the next incarnation tells it."""
+    hold: list[asyncio.Future[None]] = []
+
+    async def stubborn(view: RequestView) -> None:
+        hold.append(asyncio.get_running_loop().create_future())
+        while not hold[0].done():
+            try:
+                await asyncio.shield(hold[0])
+            except asyncio.CancelledError:
+                continue
+
+    async def main() -> None:
+        async with Requests(world.store, None, world.timer, on_outcome=stubborn) as requests:
+            await requests.open("r")
+            assert await requests.run("r", world.attempt("yes")) == "yes"
+            await world.settle()
+        assert world.now_ms <= LEAVE_MAX_MS + 10
+        assert len(hold) == 1
+        hold[0].set_result(None)
+        await world.settle()
+        async with world.serve():
+            await world.settle()
+
+    world.run(main())
+    assert [view.status for view in world.told] == [Status.SUCCEEDED]
+    assert "though they were cancelled" in caplog.text
 
 
 class Failing(MemoryRequests):

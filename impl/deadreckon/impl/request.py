@@ -12,7 +12,10 @@ Decided conflicts
     * A cancelled waiter cancels no attempt: the request is durable, and others may wait for it.
     * Leaving ``async with Requests(...)`` is a death to its attempts: they are cancelled, and are used up. Open
       requests stay open, for the next incarnation.
-    * An attempt that does not end when it is cancelled is left alone; what it answers is lost (Q2).
+    * An attempt that does not end when it is cancelled is left alone; what it answers is lost (Q2). So is a call of
+      ``on_outcome`` when the requests are left: its outcome is told again by the next incarnation.
+    * The wall clock is set back while an attempt is under way: the horizon moves away with it, as it must (Q5), but the
+      attempt gets no longer than it was promised, and is a failure then. One that is set ahead ends it early.
     * The store fails when an outcome is to be written: it is written again and again, until the horizon settles it.
     * ``on_outcome`` is told at least once: again if the incarnation dies, or if it raises, before that is recorded.
 """
@@ -33,6 +36,7 @@ from deadreckon.spec.language import UNLIMITED
 from deadreckon.spec.request_state import RequestPolicy, Status
 
 from .events import Emitter, Sink
+from .request_checks import check_attempt, check_id, check_text, check_trigger
 from .request_drive import Attempter, Driven
 from .request_steps import Life, Steps, boot
 from .request_store import Filed, RequestStore, admit
@@ -48,11 +52,12 @@ from .timer import SystemTimer, Timer
 
 logger = logging.getLogger("deadreckon.request")
 
-ID_MAX_CHARS: Final = 1_000
 LOOK_EVERY_MS: Final = 60_000
 """The longest sleep of whoever keeps the timers: what a clock that jumps may cost."""
 LOOK_AGAIN_MS: Final = 1_000
 """Its sleep after the store failed."""
+LEAVE_MAX_MS: Final = 10_000
+"""How long leaving waits for what was cancelled, and doesn't end. More than a store takes for a write."""
 
 OnOutcome = Callable[[RequestView], Awaitable[None] | None]
 """``on_outcome(view)``: tell whoever asked what became of the request, and why. At least once."""
@@ -142,8 +147,7 @@ class Requests:
             StoreFault: the store failed; it may be recorded nevertheless, so open it again.
         """
         check_text("body", body)
-        if triggered_at_ms is not None and (type(triggered_at_ms) is not int or triggered_at_ms < 0):
-            raise CallerError(f"triggered_at_ms is {triggered_at_ms!r:.60}: give milliseconds since 1970, an integer")
+        check_trigger(triggered_at_ms)
         with self._using(request_id) as driven:
             state = await driven.steps.open_request(triggered_at_ms, body)
         if state.request.expires_at_ms < self._next_at_ms:
@@ -335,6 +339,8 @@ class Requests:
 
     def _stop_fenced(self, fenced: Fenced) -> None:
         """A newer incarnation serves the store: nothing goes on here, and whoever asks is told so."""
+        if self._fenced is None:
+            logger.warning("the requests are served here no more: %s", fenced)
         self._fenced = fenced
         self._stop(fenced)
 
@@ -354,44 +360,8 @@ class Requests:
         tasks = self._stop(why)
         self._life = self._keeping = None
         try:
-            if tasks:
-                await asyncio.wait(tasks)
+            left = (await asyncio.wait(tasks, timeout=LEAVE_MAX_MS / 1_000))[1] if tasks else ()
+            if left:
+                logger.warning("%s calls of on_outcome go on, though they were cancelled", len(left))
         finally:
             self._entered = False
-
-
-def check_text(name: str, text: str) -> None:
-    """Refuse what no store keeps.
-
-    Raises:
-        CallerError: it is no text, or has surrogates.
-    """
-    try:
-        if isinstance(text, str):
-            text.encode()  # quicker by far than a look at each character: a body may be large
-            return
-    except UnicodeEncodeError:
-        pass
-    shown = text[:60] if isinstance(text, str) else text
-    raise CallerError(f"{name} is {shown!r:.60}: give text without surrogates")
-
-
-def check_id(request_id: str) -> None:
-    """Refuse what names no request.
-
-    Raises:
-        CallerError: it is no text, is empty or too long, or has surrogates.
-    """
-    if not isinstance(request_id, str) or not 1 <= len(request_id) <= ID_MAX_CHARS:
-        raise CallerError(f"request_id is {request_id!r:.60}: give 1 to {ID_MAX_CHARS} characters of text")
-    check_text("request_id", request_id)
-
-
-def check_attempt(attempt: Attempter) -> None:
-    """Refuse what can't be called, before an attempt is used up by it.
-
-    Raises:
-        CallerError: it is no function.
-    """
-    if not callable(attempt):
-        raise CallerError(f"attempt is {attempt!r:.60}: give an async function that returns the answer")

@@ -7,12 +7,14 @@ import inspect
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from math import ceil
 from typing import Final, Protocol, TypeVar, cast
 
 from deadreckon.spec import request as spec
 from deadreckon.spec.errors import Refused
 from deadreckon.spec.request_state import RequestPolicy, State
 
+from .journal_clock import SteadyClock
 from .request_steps import ERROR_MAX_CHARS, Steps
 from .request_words import AttemptMalformed, RequestAttempt
 from .store import Fenced, StoreFault
@@ -135,6 +137,8 @@ class Driven:
         filed = await act(self.steps.filed)
         number, deadline_at_ms = state.request.attempts, state.deadline_at_ms
         told = RequestAttempt(self.steps.request_id, filed.body, number, deadline_at_ms, state.incarnation)
+        steady = SteadyClock(self._timer)  # the wall clock may be set back meanwhile
+        ends_at_ms = steady.elapsed_ms() + deadline_at_ms - self._timer.now_ms()
         self._work = work = asyncio.ensure_future(_made(attempt, told))
         ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -144,8 +148,11 @@ class Driven:
 
         work.add_done_callback(end)
         try:
-            while not work.done() and not self.over.done() and (left := deadline_at_ms - self._timer.now_ms()) > 0:
-                await self._timer.pause(left, ended)
+            while not work.done() and not self.over.done():
+                left_ms = min(deadline_at_ms - self._timer.now_ms(), ceil(ends_at_ms - steady.elapsed_ms()))
+                if left_ms <= 0:
+                    break
+                await self._timer.pause(left_ms, ended)
         finally:
             self._work = None
             if not work.done():  # at the deadline, or when this incarnation ends
@@ -157,8 +164,7 @@ class Driven:
     async def _record(self, act: Act, work: asyncio.Future[str]) -> None:
         """Write what came of an attempt."""
         if not work.done():
-            await act(self.steps.fire)  # its deadline is the horizon
-            self.end()
+            await self._overtime(act)
         elif work.cancelled():
             await act(lambda: self.steps.fail("the attempt was cancelled"))
         elif (error := work.exception()) is not None:
@@ -169,6 +175,15 @@ class Driven:
                 raise error
         else:
             await act(lambda: self.steps.succeed(work.result()))
+            self.end()
+
+    async def _overtime(self, act: Act) -> None:
+        """An attempt has taken all its time: that is the horizon, unless the wall clock was set back meanwhile."""
+        try:
+            await act(self.steps.fire)
+        except Refused:
+            await act(lambda: self.steps.fail("the attempt took all its time, by a clock that nobody sets back"))
+        else:
             self.end()
 
 
