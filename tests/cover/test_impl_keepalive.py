@@ -11,10 +11,12 @@ from pathlib import Path
 import pytest
 
 from deadreckon.impl.events import Event
-from deadreckon.impl.keepalive import Keepalive
+from deadreckon.impl.keepalive import InProcess, Keepalive
+from deadreckon.impl.keepalive_kept import Kept, Work
 from deadreckon.impl.keepalive_memory import MemoryKeepalive
+from deadreckon.impl.keepalive_revival import Reviver
 from deadreckon.impl.keepalive_sqlite import SqliteKeepalive
-from deadreckon.impl.keepalive_steps import REASSERT_FLOOR_MS, reset_by_hand
+from deadreckon.impl.keepalive_steps import REASSERT_FLOOR_MS, Steps, enter, reset_by_hand
 from deadreckon.impl.keepalive_store import Filed, KeepaliveStore
 from deadreckon.impl.keepalive_words import KeepaliveClosed, PutDown, Revival, WorkInFlight
 from deadreckon.impl.store import Fenced, StoreClosed, StoreFault, StoreUnavailable
@@ -283,6 +285,45 @@ def test_k11b_a_wedge_is_put_down_by_its_oldest_settle(world: World) -> None:
     world.run(main())
     assert seen == [(900_000, PutDown)]
     assert [(at_ms, revival.owed) for at_ms, revival in world.revivals] == [(900_000, ("w",))]
+
+
+def test_what_was_put_down_ends_too_late(world: World) -> None:
+    """Work that runs on although it was put down ends nothing: the revival that has its slot is still under way."""
+
+    async def slowly(revival: Revival) -> None:
+        await world.timer.pause(5_000)
+
+    async def stubborn(keepalive: Keepalive) -> None:
+        async with keepalive.supervise("h", obliges=True, work_id="w"):
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                await world.timer.pause(1_000)
+
+    async def main() -> None:
+        async with world.keep(slowly) as keepalive:
+            with pytest.raises(PutDown):
+                await stubborn(keepalive)
+            assert (await world.filed()).owed == ("w",)
+            await world.timer.pause(4_001)
+            assert (await world.filed()).owed == ()
+
+    world.run(main())
+
+
+def test_an_end_that_comes_with_a_put_down_is_too_late(world: World) -> None:
+    """Work that the machine has given up already has no end: nobody is told that it was settled."""
+
+    async def main() -> None:
+        policy = KeepalivePolicy()
+        life = await enter(world.store, "v1", policy)
+        kept = Kept(Steps(world.store, life, "h", policy, world.timer))
+        await kept.steps.boot()
+        work = kept.works[0] = Work(0, "w", None)
+        assert not await Reviver(policy, world.timer, InProcess(refuse), None).finish(kept, work, True)
+        assert not kept.works
+
+    world.run(main())
 
 
 def test_k11b_a_turn_that_hangs_is_put_down(world: World) -> None:

@@ -184,8 +184,8 @@ def test_stopping_is_clean_and_no_reset(world: World) -> None:
     assert len(world.runs) == 5
 
 
-def test_a_stop_during_a_look_stays_stopped(world: World) -> None:
-    """A host that is stopped while its alarm is being looked at is not revived by that look."""
+def test_a_stop_during_a_look_stays_stopped(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    """A host that is stopped while its alarm is being looked at is not revived by that look, nor is that tried."""
 
     async def slow(point: str) -> None:
         if point == "transact.after":
@@ -204,6 +204,7 @@ def test_a_stop_during_a_look_stays_stopped(world: World) -> None:
     world.run(main())
     assert len(world.runs) == 1
     assert [event["n"] for event in world.seen("revival.started")] == [1]
+    assert not caplog.records
 
 
 def test_k11b_a_child_whose_probe_says_no_is_put_down(world: World) -> None:

@@ -81,7 +81,7 @@ class Keepalive:
             self.policy,
             clock,
             version=version,
-            hooks=_InProcess(revive),
+            hooks=InProcess(revive),
             on_evidence=on_evidence,
             chance=random.Random() if chance is None else chance,
             emit=Emitter(sink, clock.now_ms),
@@ -174,7 +174,7 @@ class Keepalive:
         return HostView.of(host, await store.read(host), self.policy, await store.versions())
 
 
-class _InProcess:
+class InProcess:
     """Hosts that live in this process: a revival calls a function of the service."""
 
     def __init__(self, revive: Revive) -> None:
