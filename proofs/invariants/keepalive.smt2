@@ -1,5 +1,5 @@
 ; An inductive invariant of the machine keepalive, checked anew on every run by every solver.
-; fingerprint: 2f782ead5d3a4d53752f7084222828a1
+; fingerprint: 098834c52a1723863db4838702a9ea31
 ; proves: K9a by 1-induction
 ; proves: K9b by 1-induction
 ; proves: K10 by 1-induction

@@ -118,17 +118,19 @@ def k1(before: State, after: State, ghost: Ghost) -> bool:
 
 @always(
     "K1a",
-    "the count is raised by exactly one for each revival, and the distance of its rung is armed in the same write",
+    "count and total are raised by exactly one for each revival, and the distance of its rung is armed in the same write",
     source=f"{PROTOCOL} K1; {FIELD} S2, S9",
 )
 def k1a(policy: KeepalivePolicy, before: State, after: State) -> bool:
     kept = same_count(before.record, after.record)
     count = before.record.revivals if kept else 0
+    total = after.record.lifetime_total - before.record.lifetime_total
     if not begins(before, after):
-        return after.record.revivals <= count
+        return after.record.revivals <= count and total == 0
     span = after.record.armed_at_ms - after.now_ms
     least = distance(policy, after.record.revivals)
-    return after.record.revivals == count + 1 and span >= least and span <= least + policy.jitter_ms
+    raised = after.record.revivals == count + 1 and total == 1
+    return raised and span >= least and span <= least + policy.jitter_ms
 
 
 @always(
@@ -188,10 +190,16 @@ def k5(before: State, after: State) -> bool:
     return not dies or not mine or after.record.revivals == before.record.revivals
 
 
-@always("K5a", "a record of another lifetime is never acted on", source=f"{PROTOCOL} K5; {FIELD} S12")
+@always(
+    "K5a",
+    "a record of another lifetime is never acted on, and nothing of it but the total is taken over",
+    source=f"{PROTOCOL} K5; {FIELD} S12",
+)
 def k5a(before: State, after: State) -> bool:
     mine = belongs(before.record, before.lifetime)
-    return mine or not (acts(before, after) or begins(before, after))
+    taken_over = before.record.lifetime != after.record.lifetime
+    fresh = after.record.revivals == 0 and after.record.cleared_by == Cleared.NOBODY
+    return (mine or not (acts(before, after) or begins(before, after))) and (fresh or not taken_over)
 
 
 @always(

@@ -180,12 +180,12 @@ def never_reported(state: State, record: Record) -> bool:
 
 def clean_despite_failure(state: State) -> bool:
     """One success masks every failure."""
-    return not in_flight(state) and not passing(state) and state.clean_seen and nothing_owed(state)
+    return not in_flight(state) and state.clean_seen and nothing_owed(state)
 
 
 def clean_though_busy(state: State) -> bool:
     """Nobody looks whether anything still runs."""
-    return state.clean_seen and not state.failed_seen and nothing_owed(state) and not passing(state)
+    return state.clean_seen and not state.failed_seen and nothing_owed(state)
 
 
 def unwatched(policy: KeepalivePolicy, state: State) -> bool:

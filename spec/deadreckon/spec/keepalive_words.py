@@ -64,9 +64,9 @@ def cleared_at(policy: KeepalivePolicy, armed_at_ms: int, now_ms: int) -> int:
 
 
 def rushed(policy: KeepalivePolicy, state: State, record: Record, by: Cleared) -> Record:
-    """The record after a deploy or a person cleared it; with work owed, or something armed, a revival comes soon."""
-    wanted = any(state.owed) or record.armed_at_ms != NEVER
-    soon = cleared_at(policy, record.armed_at_ms, state.now_ms) if wanted else NEVER
+    """The record after a deploy or a person cleared it: if a revival was to come (K11), it comes soon."""
+    armed = record.armed_at_ms != NEVER
+    soon = cleared_at(policy, record.armed_at_ms, state.now_ms) if armed else NEVER
     return attrs.evolve(zeroed(record, by), armed_at_ms=soon)
 
 
@@ -130,9 +130,8 @@ def nothing_owed(state: State) -> bool:
 
 
 def quiet_clean(state: State) -> bool:
-    """Whether the run was clean, and is over."""
-    idle = not in_flight(state) and not passing(state)
-    return idle and state.clean_seen and not state.failed_seen and nothing_owed(state)
+    """Whether the run was clean, and is over. No revival is under way where this is asked."""
+    return not in_flight(state) and state.clean_seen and not state.failed_seen and nothing_owed(state)
 
 
 def is_due(record: Record, now_ms: int) -> bool:
