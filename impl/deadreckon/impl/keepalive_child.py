@@ -43,12 +43,10 @@ class Child(Protocol):
     Attributes:
         ended: done once it has ended.
         code_zero: whether it ended without complaint; that proves nothing (K7).
-        given_up: whether it was put down from here, so that its end is no news.
     """
 
     ended: asyncio.Future[None]
     code_zero: bool
-    given_up: bool
 
     def terminate(self) -> None:
         """Ask it to end."""
@@ -65,7 +63,6 @@ class ProcessChild:
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.code_zero = False
-        self.given_up = False
         self._process = process
         self._watch = asyncio.create_task(self._wait())
 
@@ -106,7 +103,6 @@ class TaskChild:
     def __init__(self, function: Callable[[], Awaitable[object]]) -> None:
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.code_zero = False
-        self.given_up = False
         self._task = asyncio.create_task(self._run(function))
         self._task.add_done_callback(self._end)
 

@@ -268,11 +268,10 @@ class Supervisor:
         return child
 
     async def _watch(self, one: Supervised, child: Child) -> None:
-        """See a child to its end, which is the death of the host, unless it was brought about from here."""
+        """See a child to its end, which is the death of the host; who brings it about from here cancels this first."""
         await asyncio.wait((child.ended,))
-        if not child.given_up and one.child is child:
-            one.child = None
-            await self._died(one, code_zero=child.code_zero)
+        one.child = None
+        await self._died(one, code_zero=child.code_zero)
 
     async def _died(self, one: Supervised, *, code_zero: bool) -> None:
         """The host has ended, and nobody had asked for it."""
@@ -334,7 +333,6 @@ class Supervisor:
         if one is None or one.child is None:
             return
         child, one.child = one.child, None
-        child.given_up = True
         one.let_go()
         await killed(child, self._timer)
 
@@ -342,8 +340,6 @@ class Supervisor:
         """End a host that was asked to, and record that; *quietly*: a store that fails is logged."""
         self._hosts.pop(one.kept.host, None)
         child, one.child = one.child, None
-        if child is not None:
-            child.given_up = True
         try:
             if tasks := self._keeper.let_go(one.kept) + one.let_go():
                 await asyncio.wait(tasks)
