@@ -28,6 +28,7 @@ from deadreckon.impl.store import Fenced, StoreClosed, StoreCorrupt, StoreFault,
 from deadreckon.impl.testing import CrashAt, Died
 from deadreckon.impl.virtual import START_MS, VirtualLoop, VirtualTimer, run_virtual
 from deadreckon.spec import CallerError, Refused
+from deadreckon.spec.request import opened
 from deadreckon.spec.request_state import Reason, RequestPolicy, Status
 
 HORIZON_MS = 600_000
@@ -816,7 +817,7 @@ def test_a_death_at_every_await_point() -> None:
 
 
 def test_a_file_of_another_kind_is_refused(tmp_path: Path) -> None:
-    """A store of turns is not one of requests; a closed store is closed; a damaged row is told."""
+    """A store of turns is not one of requests; a closed store is closed."""
 
     async def main() -> None:
         from deadreckon.impl.sqlite import SqliteStore
@@ -827,13 +828,70 @@ def test_a_file_of_another_kind_is_refused(tmp_path: Path) -> None:
             await SqliteRequests(tmp_path / "turns.db").claim()
         async with SqliteRequests(tmp_path / "requests.db") as store:
             incarnation = await store.claim()
-            await store.transact(incarnation, "r", lambda filed: Filed(filed.request, "body"))
+            await store.transact(incarnation, "r", lambda filed: Filed(opened(RequestPolicy(), START_MS), "body"))
             assert (await store.read("r")).body == "body"
             assert await store.living() == incarnation
-            await store._call(lambda connection: connection.execute("UPDATE requests SET status = 'odd'"))
-            with pytest.raises(StoreCorrupt):
-                await store.read("r")
         with pytest.raises(StoreClosed):
             await store.read("r")
 
     asyncio.run(main())
+
+
+DAMAGES = {
+    "an odd word": "UPDATE requests SET status = 'odd' WHERE request_id = 'r'",
+    "no timer": "UPDATE requests SET timer_at_ms = 0 WHERE request_id = 'r'",
+    "a timer elsewhere": "UPDATE requests SET timer_at_ms = timer_at_ms + 1 WHERE request_id = 'r'",
+    "a timer of what is settled": "UPDATE requests SET status = 'failed', reason = 'attempts_used_up'",
+    "negative attempts": "UPDATE requests SET attempts = -5 WHERE request_id = 'r'",
+    "impossible attempts": f"UPDATE requests SET attempts = {2**63 - 1} WHERE request_id = 'r'",
+    "an impossible owner": "UPDATE requests SET owner = -1 WHERE request_id = 'r'",
+    "no distance": "UPDATE requests SET backoff_ms = 0 WHERE request_id = 'r'",
+    "never opened": "UPDATE requests SET status = 'absent', timer_at_ms = 0 WHERE request_id = 'r'",
+    "told too early": "UPDATE requests SET told = 'failed' WHERE request_id = 'r'",
+    "told another": "UPDATE requests SET status = 'succeeded', told = 'failed', timer_at_ms = 0 WHERE request_id = 'r'",
+    "no reason": "UPDATE requests SET status = 'expired', timer_at_ms = 0 WHERE request_id = 'r'",
+    "a reason too much": "UPDATE requests SET reason = 'attempts_used_up' WHERE request_id = 'r'",
+    "an impossible instant": "UPDATE requests SET opened_at_ms = -1 WHERE request_id = 'r'",
+}
+
+
+async def two_open(path: Path, damage: str) -> SqliteRequests:
+    """A store with the requests r and s, the first of which is damaged."""
+    store = SqliteRequests(path)
+    incarnation = await store.claim()
+    for request_id in ("r", "s"):
+        await store.transact(incarnation, request_id, lambda filed: Filed(opened(RequestPolicy(), START_MS), "body"))
+    await store._call(lambda connection: connection.execute(damage))
+    return store
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_q5_damage_is_told(tmp_path: Path, damage: str) -> None:
+    """A row that no version of the library writes is damage, and nothing is decided upon it."""
+
+    async def main() -> None:
+        store = await two_open(tmp_path / "requests.db", DAMAGES[damage])
+        with pytest.raises(StoreCorrupt, match="no version of this library writes"):
+            await store.read("r")
+        await store.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("damage", ["UPDATE requests SET request_id = '' WHERE request_id = 'r'", DAMAGES["no timer"]])
+def test_q5_a_damaged_request_stops_no_other(tmp_path: Path, damage: str, caplog: pytest.LogCaptureFixture) -> None:
+    """A damaged row is logged, once, and left alone; the horizons of all other requests are kept."""
+
+    alone = World(MemoryRequests())
+
+    async def main() -> None:
+        alone.store = await two_open(tmp_path / "requests.db", damage)
+        async with alone.serve() as requests:
+            assert [view.request_id for view in await requests.unfinished()] == ["s"]
+            assert [name for name, _ in await alone.store.latest(5)] == ["s"]
+            await alone.timer.pause(HORIZON_MS + 1)
+        await alone.store.close()
+
+    alone.run(main())
+    assert [(view.request_id, view.status) for view in alone.told] == [("s", Status.EXPIRED)]
+    assert len([record for record in caplog.records if "its row is damaged" in record.getMessage()]) == 1

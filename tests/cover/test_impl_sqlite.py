@@ -29,6 +29,8 @@ from deadreckon.impl import (
     StoreUnavailable,
     sqlite,
 )
+from deadreckon.impl.request_sqlite import SqliteRequests
+from deadreckon.impl.stream_sqlite import SqliteEvents
 from deadreckon.impl.testing import Died
 from deadreckon.spec.errors import CallerError, EnvironmentFault
 from deadreckon.spec.incident_state import Reason, Record, Status, Turn
@@ -398,12 +400,50 @@ def test_fault_corrupt_row(path: Path, statement: str) -> None:
     assert rows(path) == before
 
 
-def test_fault_corrupt_life(path: Path) -> None:
+@pytest.mark.parametrize("store", [SqliteStore, SqliteRequests, SqliteEvents])
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DELETE FROM life",
+        f"UPDATE life SET incarnation = {2**63 - 1}",
+        "UPDATE life SET incarnation = -5",
+        "DROP TABLE life",
+        "ALTER TABLE life RENAME incarnation TO theirs",
+    ],
+)
+def test_fault_corrupt_life(
+    path: Path, store: type[SqliteStore | SqliteRequests | SqliteEvents], statement: str
+) -> None:
     """A file that has lost the identity of its last incarnation is StoreCorrupt: it could give one out twice."""
-    asyncio.run(filled(path))
-    edit(path, "DELETE FROM life")
+
+    async def run() -> None:
+        async with store(path) as one:
+            await one.claim()
+
+    asyncio.run(run())
+    edit(path, statement)
     with pytest.raises(StoreCorrupt):
-        asyncio.run(use(path))
+        asyncio.run(run())
+
+
+def test_fault_corrupt_text(path: Path) -> None:
+    """A row whose text is no UTF-8 is StoreCorrupt."""
+    asyncio.run(filled(path))
+    edit(path, "UPDATE turns SET status = CAST(x'ff' AS TEXT)")
+    with pytest.raises(StoreCorrupt):
+        asyncio.run(read(path))
+
+
+def test_fault_a_number_too_large(path: Path) -> None:
+    """A number that no file keeps is a fault with a type, and changes nothing."""
+
+    async def run() -> None:
+        async with SqliteStore(path) as store:
+            with pytest.raises(StoreUnavailable, match="too large to be kept"):
+                await store.transact(await store.claim(), "t0", put(FULL, 2**63))
+
+    asyncio.run(run())
+    assert rows(path) == []
 
 
 async def read(path: Path) -> Stored:
@@ -503,7 +543,7 @@ def test_migration_is_all_or_nothing(path: Path, monkeypatch: pytest.MonkeyPatch
     """A migration that fails half-way leaves the file at the version it had."""
     edit(path, *V1)
     monkeypatch.setattr(sqlite, "MIGRATIONS", (*sqlite.MIGRATIONS, ("CREATE TABLE x (y)", "nonsense")))
-    with pytest.raises(StoreUnavailable):
+    with pytest.raises(StoreFault):
         asyncio.run(use(path))
     monkeypatch.undo()
     connection = sqlite3.connect(path)

@@ -12,7 +12,7 @@ import attrs
 from deadreckon.spec.hold_state import Caller, Evidence, Fact, Release
 
 from .journal import Entry, Held, Json, Key, Recorded, admit_key, blank, durable
-from .store import StoreCorrupt
+from .store import LARGEST, StoreCorrupt
 
 FIELDS: Final = (
     "hold_id, finished, fact, deadline_at_ms, decided_at_ms, evidence, approved, releases, caller, requests, asked_by,"
@@ -25,9 +25,6 @@ _PUT: Final = (
 )
 
 T = TypeVar("T")
-
-LARGEST: Final = 2**53
-"""No door, time or offset is as large as that, ever."""
 
 
 def life(connection: sqlite3.Connection) -> tuple[int, int]:

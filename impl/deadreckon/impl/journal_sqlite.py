@@ -23,7 +23,6 @@ import logging
 import os
 import sqlite3
 from collections.abc import Callable, Collection, Sequence
-from types import TracebackType
 from typing import Final, TypeVar
 
 from . import journal_rows as rows
@@ -43,7 +42,7 @@ from .journal import (
 from .journal_clock import SteadyClock
 from .journal_keys import judged
 from .journal_wait import LOOK_FIRST_MS, Listeners
-from .sqlite_file import SqliteFile, writing
+from .sqlite_file import FileStore, SqliteFile, writing
 from .store import StoreCorrupt, StoreFull, StoreLocked
 from .timer import SystemTimer, Timer
 
@@ -100,7 +99,7 @@ T = TypeVar("T")
 logger = logging.getLogger("deadreckon.hold")
 
 
-class SqliteJournal:
+class SqliteJournal(FileStore):
     """A :class:`~deadreckon.impl.Journal` in the SQLite file at *path*, which is made if it doesn't exist.
 
     ``async with SqliteJournal(path) as journal`` opens the file at once and closes it at the end.
@@ -120,8 +119,7 @@ class SqliteJournal:
         *,
         busy_timeout_ms: int = 250,
     ) -> None:
-        self._file = SqliteFile(path, APPLICATION_ID, lambda: MIGRATIONS, busy_timeout_ms)
-        self.path = self._file.path
+        super().__init__(SqliteFile(path, APPLICATION_ID, lambda: MIGRATIONS, busy_timeout_ms))
         self._timer = SystemTimer() if timer is None else timer
         self._verifier = verifier
         self._listeners = Listeners(self._timer)
@@ -139,15 +137,6 @@ class SqliteJournal:
     def verifier(self) -> Verifier | None:
         """See :class:`deadreckon.impl.Journal`."""
         return self._verifier
-
-    async def __aenter__(self) -> SqliteJournal:
-        await self._call(lambda connection: None)
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
 
     def now_ms(self) -> int:
         """See :meth:`deadreckon.impl.Journal.now_ms`."""
@@ -265,13 +254,9 @@ class SqliteJournal:
 
         await self._call(work)
 
-    async def close(self) -> None:
-        """See :meth:`deadreckon.impl.Journal.close`."""
-        await self._file.close()
-
     async def _call(self, work: Callable[[sqlite3.Connection], T]) -> T:
         try:
-            return await self._file.call(work)
+            return await super()._call(work)
         except (StoreLocked, StoreFull) as fault:
             raise JournalUnavailable(str(fault)) from fault
 

@@ -7,20 +7,23 @@ requests stay: they are what keeps a request from being asked again.
 
 from __future__ import annotations
 
+import logging
 import os
 import sqlite3
-from collections.abc import Callable, Sequence
-from contextlib import closing
-from types import TracebackType
-from typing import Final, TypeVar
+from collections.abc import Sequence
+from typing import Final
 
 import attrs
 
+from deadreckon.spec.errors import CallerError
 from deadreckon.spec.request_state import Reason, Request, Status
 
-from .request_store import UNFILED, Change, Filed, admit, successor
-from .sqlite_file import SqliteFile, writing
+from .request_checks import check_id
+from .request_store import UNFILED, Change, Filed, admit, sound, successor
+from .sqlite_file import FileStore, SqliteFile, claimed, living, writing
 from .store import StoreCorrupt
+
+logger = logging.getLogger("deadreckon.request")
 
 APPLICATION_ID: Final = 0x4452_4B52
 """``DRKR``, in the header of every file of requests."""
@@ -65,10 +68,8 @@ _UNFINISHED: Final = (
 
 _LATEST: Final = f"SELECT request_id, {', '.join(_FIELDS)} FROM requests ORDER BY opened_at_ms DESC, request_id LIMIT ?"
 
-T = TypeVar("T")
 
-
-class SqliteRequests:
+class SqliteRequests(FileStore):
     """A :class:`~deadreckon.impl.RequestStore` in the SQLite file at *path*, which is made if it doesn't exist.
 
     ``async with SqliteRequests(path) as store`` opens the file at once and closes it at the end; otherwise it is opened
@@ -80,35 +81,19 @@ class SqliteRequests:
     """
 
     def __init__(self, path: str | os.PathLike[str], *, busy_timeout_ms: int = 5_000) -> None:
-        self._file = SqliteFile(path, APPLICATION_ID, lambda: MIGRATIONS, busy_timeout_ms)
-        self.path = self._file.path
-
-    async def __aenter__(self) -> SqliteRequests:
-        await self._call(lambda connection: None)
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
+        super().__init__(SqliteFile(path, APPLICATION_ID, lambda: MIGRATIONS, busy_timeout_ms))
+        self._damaged: set[str] = set()
 
     async def claim(self) -> int:
         """See :meth:`deadreckon.impl.RequestStore.claim`."""
-
-        def work(connection: sqlite3.Connection) -> int:
-            with writing(connection):
-                identity = successor(_living(connection))
-                connection.execute("UPDATE life SET incarnation = ?", (identity,))
-            return identity
-
-        return await self._call(work)
+        return await self._call(lambda connection: claimed(connection, successor))
 
     async def transact(self, incarnation: int, request_id: str, change: Change) -> None:
         """See :meth:`deadreckon.impl.RequestStore.transact`. *change* is called in the store's thread."""
 
         def work(connection: sqlite3.Connection) -> None:
             with writing(connection):
-                admit(incarnation, _living(connection))
+                admit(incarnation, living(connection))
                 before = _read(connection, request_id)
                 after = change(before)
                 if after != before:
@@ -121,41 +106,34 @@ class SqliteRequests:
         return await self._call(lambda connection: _read(connection, request_id))
 
     async def unfinished(self) -> Sequence[tuple[str, Filed]]:
-        """See :meth:`deadreckon.impl.RequestStore.unfinished`."""
-
-        return await self._call(lambda connection: _rows(connection, _UNFINISHED))
+        """See :meth:`deadreckon.impl.RequestStore.unfinished`. A damaged row is logged, and stops no other request."""
+        return await self._call(lambda connection: self._rows(connection, _UNFINISHED))
 
     async def latest(self, count: int) -> Sequence[tuple[str, Filed]]:
-        """See :meth:`deadreckon.impl.RequestStore.latest`."""
-        return await self._call(lambda connection: _rows(connection, _LATEST, count))
+        """See :meth:`deadreckon.impl.RequestStore.latest`. Damaged rows are logged, and left out."""
+        return await self._call(lambda connection: self._rows(connection, _LATEST, count))
 
     async def living(self) -> int:
         """See :meth:`deadreckon.impl.RequestStore.living`."""
-        return await self._call(_living)
+        return await self._call(living)
 
-    async def close(self) -> None:
-        """Close the file and end the thread, after the work under way. Closing again does nothing."""
-        await self._file.close()
-
-    async def _call(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        return await self._file.call(work)
-
-
-def _living(connection: sqlite3.Connection) -> int:
-    """The incarnation that claimed the file last; 0 if nobody has."""
-    with closing(connection.execute("SELECT incarnation FROM life")) as rows:
-        for (incarnation,) in rows:
-            return int(incarnation)
-    raise StoreCorrupt("the row that names the living incarnation is missing")
+    def _rows(self, connection: sqlite3.Connection, query: str, *arguments: int) -> Sequence[tuple[str, Filed]]:
+        """The requests of all rows that are sound."""
+        found = []
+        for request_id, *row in connection.execute(query, arguments):
+            try:
+                check_id(request_id)
+                found.append((request_id, _filed(row)))
+            except (StoreCorrupt, CallerError) as damage:
+                if request_id not in self._damaged:
+                    self._damaged.add(request_id)
+                    logger.error("request %.60r is left alone, since its row is damaged: %s", request_id, damage)
+        return found
 
 
 def _read(connection: sqlite3.Connection, request_id: str) -> Filed:
     row = connection.execute(_GET, (request_id,)).fetchone()
     return UNFILED if row is None else _filed(row)
-
-
-def _rows(connection: sqlite3.Connection, query: str, *arguments: int) -> Sequence[tuple[str, Filed]]:
-    return [(request_id, _filed(row)) for request_id, *row in connection.execute(query, arguments)]
 
 
 def _columns(filed: Filed) -> tuple[str | int, ...]:
@@ -173,6 +151,7 @@ def _filed(row: Sequence[str | int]) -> Filed:
         expires_at, timer_at, attempts, owner, retry_at, backoff = map(int, numbers)
         words = (Status(status), Reason(reason))
         request = Request(*words, expires_at, timer_at, attempts, owner, retry_at, backoff, Status(told))
-        return Filed(request, str(body), str(answer), str(error), *map(int, instants))
+        filed = Filed(request, str(body), str(answer), str(error), *map(int, instants))
     except (ValueError, TypeError) as fault:
         raise StoreCorrupt(f"a row holds what no version of this library writes: {fault}") from fault
+    return sound(filed)

@@ -17,9 +17,11 @@ import attrs
 
 from deadreckon.spec.request import accepts, boot, initial
 from deadreckon.spec.request import crash as crashed
-from deadreckon.spec.request_state import Request, State
+from deadreckon.spec.request_lemmas import l5
+from deadreckon.spec.request_rules import q7a, q7b
+from deadreckon.spec.request_state import Request, State, Status
 
-from .store import Fenced, StoreClosed
+from .store import LARGEST, Fenced, StoreClosed, StoreCorrupt
 
 
 @attrs.frozen
@@ -107,6 +109,33 @@ def admit(caller: int, living: int, *, alive: bool = True) -> None:
 def is_unfinished(filed: Filed) -> bool:
     """Whether there is anything left to do: it is open, or nobody was told its outcome."""
     return filed.request.told is not filed.request.status
+
+
+_SOUND: Final = (l5, q7a, q7b)
+"""The rules about a record alone, of which q5a is a part of l5."""
+
+
+def sound(filed: Filed) -> Filed:
+    """*filed*, if some version of this library could have written it.
+
+    Raises:
+        StoreCorrupt: none could.
+    """
+    request = filed.request
+    state = attrs.evolve(initial(), request=request, incarnation=request.owner)
+    numbers = (*attrs.astuple(request, filter=_is_number), *attrs.astuple(filed, recurse=False, filter=_is_number))
+    wrong = [f"it is not so that {rule.sentence} ({rule.id})" for rule in _SOUND if not rule.holds(state)]
+    if request.status is Status.ABSENT:
+        wrong.append("it was never opened")
+    if not all(0 <= number < LARGEST for number in numbers) or request.backoff_ms < 1:
+        wrong.append("a count or an instant is impossible")
+    if wrong:
+        raise StoreCorrupt(f"a row holds what no version of this library writes: {wrong[0]}")
+    return filed
+
+
+def _is_number(field: attrs.Attribute[object], value: object) -> bool:
+    return isinstance(value, int)
 
 
 Hook = Callable[[str], Awaitable[None]]

@@ -20,17 +20,15 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-from collections.abc import Callable, Sequence
-from contextlib import closing
-from types import TracebackType
-from typing import Final, TypeVar
+from collections.abc import Sequence
+from typing import Final
 
 import attrs
 
 from deadreckon.spec.incident_lemmas import well_formed
 from deadreckon.spec.incident_state import Reason, Record, Status, Turn
 
-from .sqlite_file import SqliteFile, writing
+from .sqlite_file import FileStore, SqliteFile, claimed, living, writing
 from .store import UNKNOWN, Change, StoreCorrupt, Stored, admit_caller, successor
 
 APPLICATION_ID: Final = 0x4452_4B4E
@@ -71,10 +69,8 @@ _SELECT: Final = (
     " WHERE turn = coalesce(?, turn) AND status = coalesce(?, status) ORDER BY turn_id"
 )
 
-T = TypeVar("T")
 
-
-class SqliteStore:
+class SqliteStore(FileStore):
     """A :class:`~deadreckon.impl.Store` in the SQLite file at *path*, which is made if it doesn't exist.
 
     ``async with SqliteStore(path) as store`` opens the file at once and closes it at the end; otherwise it is opened
@@ -86,35 +82,18 @@ class SqliteStore:
     """
 
     def __init__(self, path: str | os.PathLike[str], *, busy_timeout_ms: int = 5_000) -> None:
-        self._file = SqliteFile(path, APPLICATION_ID, lambda: MIGRATIONS, busy_timeout_ms)
-        self.path = self._file.path
-
-    async def __aenter__(self) -> SqliteStore:
-        await self._call(lambda connection: None)
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
+        super().__init__(SqliteFile(path, APPLICATION_ID, lambda: MIGRATIONS, busy_timeout_ms))
 
     async def claim(self) -> int:
         """See :meth:`deadreckon.impl.Store.claim`."""
-
-        def work(connection: sqlite3.Connection) -> int:
-            with writing(connection):
-                identity = successor(_living(connection))
-                connection.execute("UPDATE life SET incarnation = ?", (identity,))
-            return identity
-
-        return await self._call(work)
+        return await self._call(lambda connection: claimed(connection, successor))
 
     async def transact(self, incarnation: int, turn_id: str, change: Change) -> None:
         """See :meth:`deadreckon.impl.Store.transact`. *change* is called in the store's thread."""
 
         def work(connection: sqlite3.Connection) -> None:
             with writing(connection):
-                admit_caller(incarnation, _living(connection))
+                admit_caller(incarnation, living(connection))
                 before = _read(connection, turn_id)
                 after = change(before)
                 if (after.buffered, after.produced) != (before.buffered, before.produced):
@@ -124,7 +103,7 @@ class SqliteStore:
 
     async def sync(self, incarnation: int) -> None:
         """See :meth:`deadreckon.impl.Store.sync`. Every write was durable when its call returned."""
-        await self._call(lambda connection: admit_caller(incarnation, _living(connection)))
+        await self._call(lambda connection: admit_caller(incarnation, living(connection)))
 
     async def read(self, turn_id: str) -> Stored:
         """See :meth:`deadreckon.impl.Store.read`."""
@@ -138,21 +117,6 @@ class SqliteStore:
             return [(turn_id, _stored(row)) for turn_id, *row in connection.execute(_SELECT, wanted)]
 
         return await self._call(work)
-
-    async def close(self) -> None:
-        """Close the file and end the thread, after the work under way. Closing again does nothing."""
-        await self._file.close()
-
-    async def _call(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        return await self._file.call(work)
-
-
-def _living(connection: sqlite3.Connection) -> int:
-    """The incarnation that claimed the file last; 0 if nobody has."""
-    with closing(connection.execute("SELECT incarnation FROM life")) as rows:
-        for (incarnation,) in rows:
-            return int(incarnation)
-    raise StoreCorrupt("the row that names the living incarnation is missing")
 
 
 def _read(connection: sqlite3.Connection, turn_id: str) -> Stored:

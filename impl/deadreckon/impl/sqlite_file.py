@@ -8,6 +8,9 @@ Theory of operation
 
     All work is done in one thread: the event loop never waits for the disk, and no two transactions of one connection
     overlap.
+
+    A file that has one owner at a time has a table ``life`` of one row, whose ``incarnation`` claimed it last. Every
+    transaction of its store reads that first, so that another process that claims the file fences this one.
 """
 
 from __future__ import annotations
@@ -18,11 +21,13 @@ import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Final, TypeVar
+from types import TracebackType
+from typing import Final, Self, TypeVar
 
 from deadreckon.spec.errors import CallerError
 
 from .store import (
+    LARGEST,
     StoreClosed,
     StoreCorrupt,
     StoreFault,
@@ -44,6 +49,7 @@ SETTINGS: Final = (("journal_mode", "wal"), ("synchronous", 2), ("fullfsync", 1)
 """Set on each connection and read back; 2 is FULL. ``fullfsync`` matters on macOS alone."""
 
 _FAULTS: Final[dict[int, type[StoreFault]]] = {
+    sqlite3.SQLITE_ERROR: StoreCorrupt,  # our statements are sound: the file lacks a table or a column of its version
     sqlite3.SQLITE_BUSY: StoreLocked,
     sqlite3.SQLITE_LOCKED: StoreLocked,
     sqlite3.SQLITE_CORRUPT: StoreCorrupt,
@@ -108,6 +114,8 @@ class SqliteFile:
             return work(self._connection)
         except sqlite3.Error as error:
             raise fault(error, self.path) from error
+        except OverflowError as error:
+            raise StoreUnavailable(f"{self.path}: a number is too large to be kept: {error}") from error
 
     def _disconnect(self) -> None:
         if self._connection is not None:
@@ -151,6 +159,56 @@ class SqliteFile:
             connection.execute(f"PRAGMA user_version = {len(self._migrations())}")
 
 
+class FileStore:
+    """What every store in a file has: ``async with`` opens the file at once, and closes it at the end.
+
+    Without it the file is opened by the first call.
+
+    Attributes:
+        path: the file.
+    """
+
+    def __init__(self, file: SqliteFile) -> None:
+        self._file = file
+        self.path = file.path
+
+    async def __aenter__(self) -> Self:
+        await self._call(lambda connection: None)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the file and end the thread, after the work under way. Closing again does nothing."""
+        await self._file.close()
+
+    async def _call(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        return await self._file.call(work)
+
+
+def living(connection: sqlite3.Connection) -> int:
+    """The incarnation that claimed the file last; 0 if nobody has.
+
+    Raises:
+        StoreCorrupt: the row that says it is missing, or says what no incarnation is called.
+    """
+    row = connection.execute("SELECT incarnation FROM life").fetchone()
+    if row is None or not 0 <= row[0] < LARGEST:
+        raise StoreCorrupt(f"the row that names the living incarnation is {row}")
+    return int(row[0])
+
+
+def claimed(connection: sqlite3.Connection, successor: Callable[[int], int]) -> int:
+    """Begin a new incarnation, in a transaction of its own; its identity."""
+    with writing(connection):
+        identity = successor(living(connection))
+        connection.execute("UPDATE life SET incarnation = ?", (identity,))
+    return identity
+
+
 def pragma(connection: sqlite3.Connection, name: str) -> int:
     """The value of a setting; an integer, but for ``journal_mode``."""
     (value,) = connection.execute(f"PRAGMA {name}").fetchone()
@@ -172,6 +230,9 @@ def writing(connection: sqlite3.Connection) -> Iterator[None]:
 
 def fault(error: sqlite3.Error, path: str) -> StoreFault:
     """The typed error for a failure of the database, told by its code, never by its text."""
-    code: int = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
-    primary = code & 0xFF  # the higher bits detail it: https://www.sqlite.org/rescode.html
-    return _FAULTS.get(primary, StoreUnavailable)(f"{path}: {error}")
+    code: int | None = getattr(error, "sqlite_errorcode", None)
+    if code is None:  # the driver's own: of these, only text that is no UTF-8 is an operational error
+        kind: type[StoreFault] = StoreCorrupt if isinstance(error, sqlite3.OperationalError) else StoreUnavailable
+    else:
+        kind = _FAULTS.get(code & 0xFF, StoreUnavailable)  # the higher bits are details: sqlite.org/rescode.html
+    return kind(f"{path}: {error}")

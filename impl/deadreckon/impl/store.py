@@ -22,13 +22,16 @@ nothing, and whether it is, :func:`admit_caller` decides.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 import attrs
 
 from deadreckon.spec.errors import CallerError, EnvironmentFault
 from deadreckon.spec.incident import accepts, boot, initial
 from deadreckon.spec.incident_state import Record, Status, Turn
+
+LARGEST: Final = 2**53
+"""No identity, count, instant or offset is as large as that, ever: a row that has it is damaged."""
 
 
 class StoreFault(EnvironmentFault):

@@ -13,15 +13,14 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from types import TracebackType
-from typing import Final, TypeVar
+from typing import Final
 
 from deadreckon.spec.journal_state import Fold, Progress
 
-from .sqlite_file import SqliteFile, writing
-from .store import StoreCorrupt, admit_caller, successor
+from .sqlite_file import FileStore, SqliteFile, claimed, living, writing
+from .store import LARGEST, StoreCorrupt, admit_caller, successor
 from .stream_store import UNKEPT, Change, Kept, Look, Sight, Writes, sound_rows, sound_sight
 from .stream_words import JournalEvent
 
@@ -72,10 +71,8 @@ _KEEP: Final = (
     " events = excluded.events, at_ms = excluded.at_ms, fold = excluded.fold"
 )
 
-T = TypeVar("T")
 
-
-class SqliteEvents:
+class SqliteEvents(FileStore):
     """An :class:`~deadreckon.impl.EventStore` in the SQLite file at *path*, which is made if it doesn't exist.
 
     ``async with SqliteEvents(path) as store`` opens the file at once and closes it at the end; otherwise it is opened
@@ -89,28 +86,11 @@ class SqliteEvents:
     others = True
 
     def __init__(self, path: str | os.PathLike[str], *, busy_timeout_ms: int = 5_000) -> None:
-        self._file = SqliteFile(path, APPLICATION_ID, lambda: MIGRATIONS, busy_timeout_ms, check_all=False)
-        self.path = self._file.path
-
-    async def __aenter__(self) -> SqliteEvents:
-        await self._call(lambda connection: None)
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
+        super().__init__(SqliteFile(path, APPLICATION_ID, lambda: MIGRATIONS, busy_timeout_ms, check_all=False))
 
     async def claim(self) -> int:
         """See :meth:`deadreckon.impl.EventStore.claim`."""
-
-        def work(connection: sqlite3.Connection) -> int:
-            with writing(connection):
-                identity = successor(_life(connection)[0])
-                connection.execute("UPDATE life SET incarnation = ?", (identity,))
-            return identity
-
-        return await self._call(work)
+        return await self._call(lambda connection: claimed(connection, successor))
 
     async def transact(self, incarnation: int, look: Look, change: Change) -> None:
         """See :meth:`deadreckon.impl.EventStore.transact`. *change* is called in the store's thread."""
@@ -140,17 +120,10 @@ class SqliteEvents:
         """See :meth:`deadreckon.impl.EventStore.listed`."""
         return await self._page(_LISTED, first_index, limit)
 
-    async def close(self) -> None:
-        """Close the file and end the thread, after the work under way. Closing again does nothing."""
-        await self._file.close()
-
     async def _page(self, query: str, *wanted: int) -> Sequence[JournalEvent]:
         return await self._call(
             lambda connection: sound_rows([_event(row) for row in connection.execute(query, wanted)])
         )
-
-    async def _call(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        return await self._file.call(work)
 
 
 @contextmanager
@@ -166,10 +139,10 @@ def reading(connection: sqlite3.Connection) -> Iterator[None]:
 
 def _life(connection: sqlite3.Connection) -> tuple[int, int]:
     """The incarnation that claimed the file last, and the high-water mark."""
-    row = connection.execute("SELECT incarnation, high FROM life").fetchone()
-    if row is None or min(row) < 0:
-        raise StoreCorrupt(f"the row that names the living incarnation, and the high-water mark, is {row}")
-    incarnation, high = row
+    incarnation = living(connection)
+    (high,) = connection.execute("SELECT high FROM life").fetchone()
+    if not 0 <= high < LARGEST:
+        raise StoreCorrupt(f"the high-water mark is {high}")
     return incarnation, high
 
 
