@@ -144,7 +144,7 @@ class Keeper:
     async def gone(self, parked: Parked) -> None:
         """One caller less waits."""
         parked.waiting -= 1
-        await to_the_end(self._detach(parked))
+        await self._detach(parked)
 
     async def dropped(self, grant: Grant, *, goodbye: bool) -> None:
         """A caller gives its grant back, or is cut off."""

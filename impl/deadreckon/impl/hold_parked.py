@@ -139,7 +139,6 @@ async def _last_look(steps: Steps) -> None:
             with suppress(Refused):
                 await action()
                 return
-        await steps.read()
     except JournalUnavailable as failure:
         await steps.stop_waiting(failure)
         raise
@@ -164,12 +163,12 @@ async def tidy(parked: Parked) -> None:
 
 
 async def _tidy_release(steps: Steps, request: int) -> None:
-    """Append what is due for one request; a release in doubt that may be run again waits for its caller."""
+    """Append what is due for one request; a release in doubt that may be run again is owed to its caller."""
     hold = steps.hold
     match hold.releases[request], hold.calls[request]:
         case Release.NONE, _ if hold.approved[request]:
             await _try(lambda: steps.lapse(request))
-        case Release.STARTED, Call.NONE if not steps.resumable:
+        case Release.STARTED, Call.NONE:
             await _try(lambda: steps.settle_unknown(request))
         case Release.STARTED, Call.OWED:
             await _try(lambda: steps.lapse(request))

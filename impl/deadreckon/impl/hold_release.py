@@ -65,8 +65,6 @@ async def _start(steps: Steps, request: int) -> None:
     try:
         await steps.start_release(request)
     except Refused as refusal:
-        if steps.hold.calls[request] is Call.OWED:
-            return
         failure = await _given_up(steps, request, refusal)
         if steps.hold.calls[request] is not Call.OWED:
             raise failure from None
@@ -91,7 +89,6 @@ async def _given_up(steps: Steps, request: int, refusal: Refused) -> Exception:
         failure = HoldLapsed("it was not called in time, or its caller was gone", steps.hold_id, request)
     with suppress(Refused):
         await steps.settle_unknown(request)
-        failure = InDoubt("an earlier door left it in doubt", steps.hold_id, request)
     return failure
 
 

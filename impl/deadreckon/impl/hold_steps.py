@@ -26,7 +26,6 @@ import attrs
 from deadreckon.spec import hold as spec
 from deadreckon.spec.errors import Refused
 from deadreckon.spec.hold_state import Evidence, Hold, HoldPolicy, State, Wait
-from deadreckon.spec.hold_words import resumes, wanted, within_horizon
 from deadreckon.spec.language import require
 
 from .hold_memory import ONLY, Asked, Life, Memory, Move, changed, decided, moved, seen, unasked
@@ -69,12 +68,6 @@ class Steps:
     def hold(self) -> Hold:
         """The hold as far as this door knows."""
         return self.memory.on(self._known().hold)
-
-    @property
-    def resumable(self) -> bool:
-        """Whether a release in doubt may be run again, for a caller that comes back."""
-        timely = within_horizon(self._policy, self.hold, self._journal.now_ms())
-        return resumes(self._policy) and wanted(self.hold) and timely
 
     async def read(self) -> Hold:
         """The hold as it is now."""
@@ -330,8 +323,6 @@ class Steps:
 
         async def alone() -> Receipt:
             async with self._one_at_a_time:
-                if not key:
-                    self._unconfirmed.pop(key, None)
                 receipt = await self._journal.append(self.hold_id, change, door=self._life.door, key=key, body=body)
                 self.held = receipt.held
                 step = self._unconfirmed.pop(key, None)
