@@ -148,7 +148,7 @@ def test_reject_refuses_everything(db: Path) -> None:
     ended = holds("reject", "--db", db, "h1", "--by", "ada", "--reason", "no")
     assert (ended.exit_code, ended.stdout) == (0, "hold h1: 0 of 2 requests approved\n")
     assert (known(db).hold.approved, known(db).reason) == ((False, False), "no")
-    assert "refused" in holds("show", "--db", db, "h1").stdout
+    assert "hold h1: refused\n" in holds("show", "--db", db, "h1").stdout
 
 
 @pytest.mark.parametrize("second", ["approve", "reject"])
@@ -273,6 +273,30 @@ def test_a_busy_journal_is_asked_again(db: Path) -> None:
     connection.close()
     assert (ended.exit_code, ended.stderr) == (0, "")
     assert known(db).hold.approved == (True, True)
+
+
+def test_a_journal_that_stays_busy_is_given_up(db: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """H9: a journal that no longer answers is asked for a while, not for ever: one line, 2, and no change."""
+    monkeypatch.setattr("deadreckon.cli.holds.PATIENCE_S", 0.1)
+    before = known(db)
+    connection = sqlite3.connect(db, isolation_level=None)
+    connection.execute("BEGIN EXCLUSIVE")
+    ended = holds("reject", "--db", db, "h1")
+    connection.execute("ROLLBACK")
+    connection.close()
+    assert (ended.exit_code, ended.stdout, ended.stderr.count("\n")) == (2, "", 1)
+    assert known(db) == before
+
+
+def test_errors_write_nothing_to_the_terminal(db: Path) -> None:
+    """A name of a file or of a hold is spelt out in errors too, whoever made it up."""
+    for arguments in (
+        ("list", "--db", "\x1b[2Jx"),
+        ("show", "--db", db, "\x1b[2Jx"),
+        ("approve", "--db", db, "h1", "--sign-with", "\x1b[2Jx"),
+    ):
+        ended = holds(*arguments)
+        assert (ended.exit_code, "\\x1b[2Jx" in ended.stderr, "\x1b" in ended.stderr) == (2, True, False)
 
 
 def test_list_never_cuts_an_id(tmp_path: Path) -> None:

@@ -227,7 +227,7 @@ def _signed(held: Held, verdicts: tuple[bool, ...], pem: str) -> tuple[str, str]
     try:
         content = Path(pem).read_bytes()
     except OSError as fault:
-        raise CallerError(f"can't read {pem}: {fault.strerror}") from fault
+        raise CallerError(f"can't read {printable(pem)}: {fault.strerror}") from fault
     encrypted = b"ENCRYPTED" in content
     password = click.prompt(f"password of {printable(pem)}", hide_input=True, err=True).encode() if encrypted else None
     private_key = load_private_key(content, password)
