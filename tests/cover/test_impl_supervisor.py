@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 
 import pytest
 
+from deadreckon.impl import keepalive_supervisor
 from deadreckon.impl.events import Event
 from deadreckon.impl.keepalive_memory import MemoryKeepalive
 from deadreckon.impl.keepalive_steps import reset_by_hand
@@ -395,6 +396,48 @@ def test_a_newer_supervisor_replaces_an_older_one(world: World) -> None:
                     await older.start("other", world.host(HOUR_MS))
                 await world.timer.pause(LEAD_MS)
                 assert (world.running, other.running) == (0, 1)
+
+    world.run(main())
+
+
+def test_whoever_is_fenced_kills_nobody(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A supervisor that has not noticed yet that a newer one lives looks for no orphans: they would be the newer one's."""
+    searched: list[str] = []
+
+    def search(token: str) -> int:
+        searched.append(token)
+        return 0
+
+    monkeypatch.setattr(keepalive_supervisor, "kill_orphans", search)
+
+    async def main() -> None:
+        async with world.supervise() as older, world.supervise() as newer:
+            await newer.start("h", world.host(HOUR_MS))
+            with pytest.raises(Fenced):
+                await older.start("h", world.host(HOUR_MS))
+
+    world.run(main())
+    assert searched == [""]
+
+
+def test_a_start_that_fails_leaves_nothing(world: World) -> None:
+    """A host whose start can't be put on record does not run, and may be started again."""
+    writes = itertools.count()
+
+    async def fail(point: str) -> None:
+        if point == "transact.before" and next(writes) >= 1:
+            raise StoreUnavailable("no disk")
+
+    async def main() -> None:
+        async with world.supervise() as supervisor:
+            world.store.hook = fail
+            with pytest.raises(StoreFault):
+                await supervisor.start("h", world.host(HOUR_MS))
+            world.store.hook = None
+            assert world.running == 0
+            await supervisor.start("h", world.host(HOUR_MS))
+            await world.timer.pause(1)
+            assert world.running == 1
 
     world.run(main())
 

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from deadreckon.impl import EventLog, FiledHost, SqliteKeepalive, Supervisor
-from deadreckon.impl.keepalive_child import PROC
+from deadreckon.impl.keepalive_child import PROC, ProcessChild
 from deadreckon.impl.keepalive_supervisor import RUN
 from deadreckon.spec.keepalive_state import NEVER, KeepalivePolicy
 
@@ -143,22 +143,22 @@ def test_k2_however_a_process_dies(tmp_path: Path, death: str) -> None:
     assert not any(lives(pid) for _, pid in starts(tmp_path))
 
 
-async def serve(folder: Path, death: str) -> None:
+async def serve(folder: Path, death: str, grace_ms: int) -> None:
     """One life of a supervisor in a process of its own."""
     with EventLog(folder / "log.jsonl", policy=POLICY) as log:
         async with (
             SqliteKeepalive(folder / "hosts.db") as store,
-            Supervisor(store, POLICY, clean_after_ms=60_000, grace_ms=300, sink=log) as supervisor,
+            Supervisor(store, POLICY, clean_after_ms=60_000, grace_ms=grace_ms, sink=log) as supervisor,
         ):
             await supervisor.start("h", program(folder, death))
             (folder / "serving").touch()
             await supervisor.until_signal()
 
 
-def supervise(folder: Path, death: str) -> subprocess.Popen[bytes]:
+def supervise(folder: Path, death: str, grace_ms: int = 300) -> subprocess.Popen[bytes]:
     """A process that supervises."""
     (folder / "serving").unlink(missing_ok=True)
-    command = [sys.executable, __file__, str(folder), death]
+    command = [sys.executable, __file__, str(folder), death, str(grace_ms)]
     process = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
     wait_for((folder / "serving").exists, "a supervisor", process)
     return process
@@ -237,6 +237,20 @@ def test_k7_a_signal_ends_children_and_is_asked(tmp_path: Path, number: signal.S
     assert [event["asked"] for event in events(tmp_path, "host.died")] == [True]
 
 
+def test_a_second_signal_ends_the_grace(tmp_path: Path) -> None:
+    """Whoever does not want to wait for a deaf child signals again: it is killed at once, and nothing is left running."""
+    process = supervise(tmp_path, "deaf", 60_000)
+    wait_for(lambda: len(starts(tmp_path)) == 1, "a child", process)
+    process.send_signal(signal.SIGTERM)
+    time.sleep(0.5)
+    assert process.poll() is None
+    begun = time.monotonic()
+    assert end(process, signal.SIGINT) != 0
+    assert time.monotonic() - begun < 20
+    wait_for(lambda: not any(lives(pid) for _, pid in starts(tmp_path)), "the end of the child")
+    assert asyncio.run(filed(tmp_path)).owed == (RUN,)
+
+
 def test_k11b_a_child_that_hangs_is_killed(tmp_path: Path) -> None:
     """A child that is not well for longer than the wedge is killed, even if it is deaf, and the next one is started."""
     policy = KeepalivePolicy(ladder_ms=(100,), plateau_ms=100, lead_ms=80, evidence_at=1, wedge_ms=400)
@@ -268,6 +282,21 @@ def test_a_process_dies_with_all_that_it_started(tmp_path: Path) -> None:
             assert starts(tmp_path)[0][1] not in sessions
 
     asyncio.run(main())
+
+
+def test_a_process_that_has_ended_is_not_signalled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The number of a process that was waited for may be another's: nobody signals it any more."""
+    signalled: list[int] = []
+
+    async def main() -> None:
+        child = await ProcessChild.start((sys.executable, "-S", "-E", "-c", ""), "token")
+        await child.ended
+        monkeypatch.setattr(os, "killpg", lambda pid, number: signalled.append(pid))
+        child.kill()
+        child.terminate()
+
+    asyncio.run(main())
+    assert not signalled
 
 
 def stats() -> list[list[str]]:
@@ -308,4 +337,4 @@ def test_k6_a_reset_from_another_process(tmp_path: Path) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(serve(Path(sys.argv[1]), sys.argv[2]))
+    asyncio.run(serve(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])))

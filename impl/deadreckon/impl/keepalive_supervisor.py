@@ -154,10 +154,6 @@ class Supervisor:
         try:
             await asyncio.gather(*(self._stopped(one) for one in list(self._hosts.values())))
         finally:
-            for one in self._hosts.values():
-                if one.child is not None:
-                    one.child.kill()  # a second cancellation came: no more grace
-            self._hosts.clear()
             await self._keeper.leave()
 
     async def start(self, host: str, program: Program, *, probe: Probe | None = None) -> None:
@@ -343,16 +339,14 @@ class Supervisor:
         try:
             if tasks := self._keeper.let_go(one.kept) + one.let_go():
                 await asyncio.wait(tasks)
-            child = child or one.child  # a revival may just have started one
             await self._ended(one, child)
         except StoreFault:
             if not quietly:
                 raise
             logger.warning("that host %s was stopped is not on record: it is still owed", one.kept.host, exc_info=True)
         finally:
-            for left in (child, one.child):  # the store failed, or a second cancellation came: no more grace
-                if left is not None and not left.ended.done():
-                    left.kill()
+            if child is not None and not child.ended.done():
+                child.kill()  # a second cancellation came: no more grace
 
     async def _ended(self, one: Supervised, child: Child | None) -> None:
         """Ask a host to end, see it end, and record that."""
