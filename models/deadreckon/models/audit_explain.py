@@ -19,7 +19,7 @@ import attrs
 
 from .audit_lenient import Elsewhere, Lenient, Reading, number_of
 from .audit_monitor import Monitor, Node, TooMany
-from .audit_moves import Blame, Key, Move
+from .audit_moves import Blame, Key, Move, See
 from .audit_words import Rejected, Step, Words
 from .layout import Flat
 
@@ -28,6 +28,9 @@ STATES = 24
 
 SHOWN = 3
 """Last states that are shown."""
+
+BUDGET = "B"
+"""Rules of budgets and buffers are named only where none of the protocol's own is broken."""
 
 REFUSALS = 6
 """Refusals that are shown."""
@@ -128,14 +131,17 @@ class _Explainer:
                 for move in () if node is None else self.words.moves(key):
                     assert node is not None
                     states = sorted(self._before(node, at_ms))[:STATES]
-                    yield from self._read(states, (*move, *blame.sees), (), at_ms, blame.rules)
+                    yield from self._read(states, _forced(move, blame.sees), (), at_ms, blame.rules)
                 return
 
     def _verdict(self, readings: list[Reading]) -> str:
         """The id of the rule that is broken, or of the guard that refused."""
         breaking = [one for one in readings if one.broken]
         if breaking:
-            return min(breaking, key=lambda one: (one.later, one.force)).broken or ""
+            return (
+                min(breaking, key=lambda one: (one.later, (one.broken or BUDGET).startswith(BUDGET), one.force)).broken
+                or ""
+            )
         refused = [one for one in readings if one.guards]
         if refused:
             return min(refused, key=lambda one: one.force).guards[0][0]
@@ -176,3 +182,10 @@ class _Explainer:
         if node is None or self._run(node, steps[-1:]) is not None:
             return False
         return number_of(self._verdict(list(self._readings(self._last_states(node), steps)))) == rule
+
+
+def _forced(move: Move, sees: Move) -> Move:
+    """*move*, come to something else: seen where the move itself shows what it came to, or else at its end."""
+    shown = [at for at, part in enumerate(move, 1) if isinstance(part, See) and not part.given]
+    at = shown[-1] if shown else len(move)
+    return (*move[:at], *sees, *move[at:])

@@ -90,7 +90,7 @@ class IncidentWords(LivingWords):
             "ghost.deaths",
         ),
     )
-    last_resort = "C12"
+    last_resort = "C1"
     unseen: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "C6": (),
         "C13": ("incarnation.died",),

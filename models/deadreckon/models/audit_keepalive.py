@@ -3,7 +3,7 @@
 Time is counted from the host's first line, to the millisecond: everything here is a distance between instants.
 
 What a log does not show, and what is assumed
-    A host may die and boot unseen. A pass arms and acts unseen, and a revival that fails takes its turn with it. All work is
+    A host may die and boot unseen. A pass acts unseen, and a revival that fails takes its turn with it. All work is
     owed until it settles well. Alarms need no line of their own: one that is late is an alarm all the same.
 
 What is taken over from the log
@@ -62,7 +62,7 @@ class KeepaliveWords(Words):
         ),
         observed=(
             *DUE,
-            *("record.revivals", "record.last_revival_at_ms", "reviving", "alive", "now_ms"),
+            *("record.revivals", "record.last_revival_at_ms", "reviving", "alive", "failed_seen", "now_ms"),
             *("running_since_ms[0]", "running_since_ms[1]"),
         ),
         judged=True,
@@ -135,8 +135,8 @@ class KeepaliveWords(Words):
 
     def _revived(self, line: Line) -> None:
         number = whole_number(line, "n")
-        if number < 1:
-            raise Malformed(f"n is {number}: give 1 or more")
+        if number < 0:
+            raise Malformed(f"n is {number}: give 0 or more")
         entity = self.known(line) or self._adopted(line, number - 1)
         names = _names(entity)
         early_ms = NEVER if names.fired else self.at_ms - entity.base_ms
@@ -182,7 +182,13 @@ class KeepaliveWords(Words):
     # Moves.
 
     def moves(self, key: Key) -> Iterable[Move]:
-        """The moves that may have written a line with this key."""
+        """The moves that may have written a line with this key: a revival that was begun has its own line first."""
+        if key[0] in ("revived", "died", "adopted"):
+            yield from self._moves(key)
+        else:
+            yield from ((given_not("reviving", Pass.RECORDED), *move) for move in self._moves(key))
+
+    def _moves(self, key: Key) -> Iterator[Move]:
         match key:
             case ("adopted", int(revivals), int(evidence_at)):
                 yield _midway(revivals, evidence_at)
@@ -199,6 +205,7 @@ class KeepaliveWords(Words):
                     yield tuple(do(action, slot=slot) for slot in SLOTS)
             case ("armed", int(due_ms), *_):
                 yield _taken_over(due_ms)
+                yield (do("stray_fire"), *_taken_over(due_ms))  # the look that armed it has no line of its own
             case ("armed for a revival", int(due_ms), int(rungs), int(jitter_ms)):
                 yield (See("record.revivals", None, rungs, given=True), *_taken_over(due_ms))
                 level = See("record.armed_at_ms", due_ms - jitter_ms, due_ms)
@@ -213,16 +220,17 @@ class KeepaliveWords(Words):
                 yield (given("alive", False), do("boot"))
             case ("revived", int(number), _):
                 counted = (see("reviving", Pass.RECORDED), see("record.revivals", number))
-                yield (given("reviving", Pass.RECORDED), see("record.revivals", number))
+                yield (given("reviving", Pass.RECORDED), see("record.revivals", number), do("arm"))
                 for ahead in _perhaps_dead():
-                    yield (*ahead, do("fire", jitter_ms=0), *counted)
-                yield (do("stray_fire"), *counted)
+                    yield (*ahead, do("fire", jitter_ms=0), *counted, do("arm"))
+                yield (do("stray_fire"), *counted, do("arm"))
             case ("succeeded",):
                 yield (do("succeed"),)
-                yield (do("arm"), do("act", slot=0), do("succeed"))
+                yield (do("act", slot=0), do("succeed"))
             case ("failed",):
                 for ended in ((), (0,), (1,), SLOTS):
                     yield (do("fail"), *(do("settle_failed", slot=slot) for slot in ended))
+                yield (given("reviving", Pass.IDLE), given("failed_seen", True))  # the look that found it hanging
             case ("died", True):
                 yield (do("ask_to_stop"), do("end", code_zero=True))
                 yield (do("die"),)
@@ -238,7 +246,6 @@ class KeepaliveWords(Words):
     def hidden(self, absent: frozenset[str]) -> Iterable[Move]:
         """What a host does without a line."""
         yield (do("boot"),)
-        yield (do("arm"),)
         yield from ((do("act", slot=slot),) for slot in SLOTS)
         yield (do("stand_down"),)
 

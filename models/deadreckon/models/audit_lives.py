@@ -58,9 +58,11 @@ class LivingWords(Words):
         """Whether the incarnation that a line names is the living one; a new one begins to live."""
         life = cast("Life", entity.names)
         name = line["incarnation"]
+        if name.__class__ is not str:
+            name = text_of(line, "incarnation")
+        assert isinstance(name, str)
         if name == life.current and life.alive:
             return True
-        name = text_of(line, "incarnation")
         if name in life.past or name == life.current:
             self.step(entity, line, ("from the dead", life.number - 1 if life.alive else life.number))
             return False

@@ -15,9 +15,10 @@ Time
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable
 
-from .audit_moves import Do, Key, Move, Put, See, Vocabulary
+from .audit_moves import Do, Key, Move, Part, Put, See, Vocabulary
 from .audit_relation import Code
 from .layout import Flat
 
@@ -35,16 +36,26 @@ class TooMany(Exception):
 
 
 class Node:
-    """A set of states, and where the lines that were seen so far lead from it."""
+    """A set of states, and where the lines that were seen so far lead from it.
 
-    __slots__ = ("closed", "commit", "next", "now_ms", "rests", "states", "turns")
+    Attributes:
+        states: the set.
+        judged: whether something was taken over from the log on the way, so that rules must be judged.
+        now_ms: the machine's time in them.
+        turns: instants, from now on, at which a comparison may turn.
+        rests: whether nothing more need happen.
+        next: where a line leads.
+        closed: the set with what hidden moves lead to; None until it is asked for.
+    """
 
-    def __init__(self, states: frozenset[Flat], now_ms: int, turns: tuple[int, ...], rests: bool) -> None:
+    __slots__ = ("closed", "judged", "next", "now_ms", "rests", "states", "turns")
+
+    def __init__(self, states: frozenset[Flat], judged: bool, now_ms: int, turns: tuple[int, ...], rests: bool) -> None:
         self.states = states
+        self.judged = judged
         self.now_ms = now_ms
         self.turns = turns
         self.rests = rests
-        self.commit = len(states) == 1
         self.next: dict[Key, Node] = {}
         self.closed: frozenset[Flat] | None = None
 
@@ -61,16 +72,13 @@ class Monitor:
     def __init__(self, words: Vocabulary, code: Code, absent: frozenset[str]) -> None:
         self.words = words
         self.code = code
-        self._broken = code.broken
         self._exact = words.exact
-        self._moves: dict[Key, tuple[tuple[Try, ...], ...]] = {}
-        self._calls: dict[object, Try] = {}
-        self._hidden = tuple(self._compiled(move) for move in words.hidden(absent))
-        self._nodes: dict[frozenset[Flat], Node] = {}
+        self._hidden = tuple(words.hidden(absent))
+        self._lanes = (_Lane(self, False), _Lane(self, True))
+        self._nodes: dict[tuple[frozenset[Flat], bool], Node] = {}
         self._now = code.index.get("now_ms") if words.clock else None
-        self._tick = code.timed("tick") if words.clock else None
         self._instants = tuple((code.index[path], _offset(code, field)) for path, field in words.instants)
-        self.start = self._node(frozenset((code.initial,)))
+        self.start = self._node(frozenset((code.initial,)), False)
 
     def step(self, node: Node, key: Key, at_ms: int) -> Node | None:
         """Where a line with this key leads, at *at_ms* of the entity's own time; None if nowhere.
@@ -88,29 +96,33 @@ class Monitor:
         known = node.next.get(key_at)
         if known is not None:
             return known
-        after = self._moved(self.before(node, at_ms), self._tries(key))
+        judged, lane = node.judged, self._lanes[node.judged]
+        states = self.before(node, at_ms)
+        after = _moved(states, lane.tries(key))
+        if lane.deviates:
+            judged = True
+            after = _moved(states, self._lanes[judged].tries(key))
+            lane.deviates = False
         if not after:
             return None
-        found = self._node(after)
+        found = self._node(after, judged)
         if not exact:
             node.next[key_at] = found
         return found
 
     def before(self, node: Node, at_ms: int) -> frozenset[Flat]:
         """The states in which a line at *at_ms* may find the machine."""
+        lane = self._lanes[node.judged]
         if self._now is not None and at_ms > node.now_ms:
-            return self._at(node.states, at_ms)
+            return self._at(lane, node.states, at_ms)
         if node.closed is None:
-            node.closed = self._closure(node.states)
+            node.closed = _closure(node.states, lane.hidden)
         return node.closed
-
-    def tried(self, states: Iterable[Flat], move: Move) -> frozenset[Flat]:
-        """The states to which one move leads."""
-        return self._moved(states, (self._compiled(move),))
 
     def resting(self, states: frozenset[Flat]) -> frozenset[Flat]:
         """Those of *states* that no hidden move leaves for good: where the machine may stay if nothing follows."""
-        found = frozenset(state for state in states if not (self._moved((state,), self._hidden) - {state}))
+        hidden = self._lanes[False].hidden
+        found = frozenset(state for state in states if not (_moved((state,), hidden) - {state}))
         return found or states
 
     def _between(self, node: Node, at_ms: int) -> int:
@@ -120,15 +132,15 @@ class Monitor:
             return node.now_ms
         return at_ms if passed[-1] == at_ms else max(passed[-1] + 1, node.now_ms)
 
-    def _node(self, states: frozenset[Flat]) -> Node:
-        node = self._nodes.get(states)
+    def _node(self, states: frozenset[Flat], judged: bool) -> Node:
+        node = self._nodes.get((states, judged))
         if node is None:
             now_ms, turns = self._turns(states)
             rest = self.code.rest
-            node = Node(states, now_ms, turns, rest is not None and all(map(rest, states)))
+            node = Node(states, judged, now_ms, turns, rest is not None and all(map(rest, states)))
             if len(self._nodes) >= NODES:
                 self._nodes.clear()
-            self._nodes[states] = node
+            self._nodes[states, judged] = node
         return node
 
     def _turns(self, states: frozenset[Flat]) -> tuple[int, tuple[int, ...]]:
@@ -138,26 +150,11 @@ class Monitor:
         turns = {state[at] + offset for state in states for at, offset in self._instants}
         return now_ms, tuple(sorted(turn for turn in turns if turn >= now_ms))
 
-    def _closure(self, states: Iterable[Flat]) -> frozenset[Flat]:
-        found = set(states)
-        todo = list(found)
-        while todo:
-            state = todo.pop()
-            for tries in self._hidden:
-                after = _through(tries, state)
-                if after is not None and after not in found:
-                    found.add(after)
-                    todo.append(after)
-            if len(found) > STATES:
-                raise TooMany
-        return frozenset(found)
-
-    def _at(self, states: Iterable[Flat], at_ms: int) -> frozenset[Flat]:
+    def _at(self, lane: _Lane, states: Iterable[Flat], at_ms: int) -> frozenset[Flat]:
         """The states once the clock has come to *at_ms*, stopping at each instant on the way."""
         assert self._now is not None
-        assert self._tick is not None
-        now, tick, arrived = self._now, self._tick, set()
-        todo = self._closure(states)
+        now, arrived = self._now, set()
+        todo = _closure(states, lane.hidden)
         while todo:
             later = set()
             for state in todo:
@@ -166,63 +163,112 @@ class Monitor:
                     arrived.add(state)
                     continue
                 ahead = [turn for at, offset in self._instants if now_ms < (turn := state[at] + offset) < at_ms]
-                after = tick(state, min(ahead, default=at_ms) - now_ms)
-                if after is not None and not (self._broken is not None and self._broken(after)):
+                after = lane.tick(state, min(ahead, default=at_ms) - now_ms)
+                if after is not None:
                     later.add(after)
-            todo = self._closure(later)
+            todo = _closure(later, lane.hidden)
         return frozenset(arrived)
 
-    @staticmethod
-    def _moved(states: Iterable[Flat], moves: Iterable[tuple[Try, ...]]) -> frozenset[Flat]:
-        found = set()
-        for tries in moves:
-            for state in states:
-                after = _through(tries, state)
-                if after is not None:
-                    found.add(after)
-        return frozenset(found)
 
-    def _tries(self, key: Key) -> tuple[tuple[Try, ...], ...]:
+class _Lane:
+    """Compiled moves, with the rules judged after each action and each value that is put, or without."""
+
+    def __init__(self, monitor: Monitor, judged: bool) -> None:
+        self._words = monitor.words
+        self._code = monitor.code
+        self._hidden = monitor._hidden
+        self.judged = judged
+        self.deviates = False
+        self._moves: dict[Key, tuple[tuple[Try, ...], ...]] = {}
+        self._calls: dict[tuple[Part, bool], Try] = {}
+
+    @functools.cached_property
+    def hidden(self) -> tuple[tuple[Try, ...], ...]:
+        """The hidden moves."""
+        return tuple(map(self._compiled, self._hidden))
+
+    @functools.cached_property
+    def tick(self) -> Callable[[Flat, int], Flat | None]:
+        """Time passes."""
+        tick = self._code.timed("tick", self.judged)
+        if not self.judged:
+            return tick
+        broken = self._code.broken
+
+        def judged(state: Flat, elapsed_ms: int) -> Flat | None:
+            after = tick(state, elapsed_ms)
+            return None if after is None or broken(after) else after
+
+        return judged
+
+    def tries(self, key: Key) -> tuple[tuple[Try, ...], ...]:
+        """The moves that may have written a line with this key."""
         known = self._moves.get(key)
         if known is None:
-            known = tuple(self._compiled(move) for move in self.words.moves(key))
+            known = tuple(map(self._compiled, self._words.moves(key)))
             if len(self._moves) >= NODES:
                 self._moves.clear()
             self._moves[key] = known
         return known
 
     def _compiled(self, move: Move) -> tuple[Try, ...]:
-        """The parts of a move; rules are judged after each action, and after the last of the values that are put."""
-        goes_on = (*map(_is_put, move[1:]), False)
-        return tuple(self._call(part, not more) for part, more in zip(move, goes_on, strict=False))
+        """The parts of a move; of several values that are put together only the last makes a whole state."""
+        whole = (*(not isinstance(part, Put) for part in move[1:]), True)
+        return tuple(self._call(part, ends) for part, ends in zip(move, whole, strict=False))
 
-    def _call(self, part: Do | See | Put, judged: bool) -> Try:
-        known = self._calls.get((part, judged))
+    def _call(self, part: Part, whole: bool) -> Try:
+        known = self._calls.get((part, whole))
         if known is None:
             known = self._made(part)
-            if self._broken is not None and judged and not isinstance(part, See):
-                known = _judged(known, self._broken)
+            if self.judged and whole and not isinstance(part, See):
+                known = _judged(known, self._code.broken)
             if len(self._calls) >= NODES:
                 self._calls.clear()
-            self._calls[part, judged] = known
+            self._calls[part, whole] = known
         return known
 
-    def _made(self, part: Do | See | Put) -> Try:
+    def _made(self, part: Part) -> Try:
         match part:
             case Do(action, inputs):
-                return self.code.call(action, dict(inputs))
+                return self._code.call(action, dict(inputs), self.judged)
             case See(path):
-                return _seen(self.code.index[path], part)
+                return _seen(self._code.index[path], part)
             case Put(path, value):
-                return _put(self.code.index[path], value)
+                return self._put(self._code.index[path], value)
+
+    def _put(self, at: int, value: int) -> Try:
+        def put(state: Flat) -> Flat | None:
+            if state[at] == value:
+                return state
+            self.deviates = not self.judged
+            return (*state[:at], value, *state[at + 1 :])
+
+        return put
 
 
-def _is_put(part: Do | See | Put) -> bool:
-    return isinstance(part, Put)
+def _closure(states: Iterable[Flat], hidden: tuple[tuple[Try, ...], ...]) -> frozenset[Flat]:
+    found = set(states)
+    todo = list(found)
+    while todo:
+        state = todo.pop()
+        for tries in hidden:
+            after = _through(tries, state)
+            if after is not None and after not in found:
+                found.add(after)
+                todo.append(after)
+        if len(found) > STATES:
+            raise TooMany
+    return frozenset(found)
 
 
-def _put(at: int, value: int) -> Try:
-    return lambda state: (*state[:at], value, *state[at + 1 :])
+def _moved(states: Iterable[Flat], moves: Iterable[tuple[Try, ...]]) -> frozenset[Flat]:
+    found = set()
+    for tries in moves:
+        for state in states:
+            after = _through(tries, state)
+            if after is not None:
+                found.add(after)
+    return frozenset(found)
 
 
 def _through(tries: tuple[Try, ...], state: Flat) -> Flat | None:
@@ -235,6 +281,11 @@ def _through(tries: tuple[Try, ...], state: Flat) -> Flat | None:
 
 
 def _seen(at: int, part: See) -> Try:
+    low, high = part.low, part.high
+    if low == high and low is not None:
+        if part.other:
+            return lambda state: state if state[at] != low else None
+        return lambda state: state if state[at] == low else None
     holds = part.holds
     return lambda state: state if holds(state[at]) else None
 

@@ -11,6 +11,7 @@ each entity (the deadline of a hold): they are inputs like any other, named by t
 from __future__ import annotations
 
 import copy
+import functools
 from collections.abc import Callable, Iterable, Mapping
 from typing import cast
 
@@ -55,8 +56,8 @@ class Use:
         assumed: leaves of the initial state that the log says nothing of, with the most permissive value.
         observed: leaves that its moves look at or set.
         free: parameters of the policy that are inputs here.
-        judged: whether rules are judged on the way. States that only actions lead to break none: that is proved. Where
-            logged values are taken over instead, rules must be judged.
+        judged: whether logged values are ever taken over, so that rules must be judged from there on. States to which
+            actions alone lead break none: that is proved.
     """
 
     actions: tuple[str, ...]
@@ -73,19 +74,24 @@ class _Bound:
 
     command: Command
     static: Mapping[str, int]
+    fixed: Mapping[Expr, Expr]
     inputs: tuple[tuple[str, Expr], ...]
     guard: Expr
     updates: tuple[Expr, ...]
-    claims: tuple[Expr, ...]
 
 
 class Traced:
-    """The relation of a narrowed machine; made once, compiled for each policy."""
+    """The relation of a narrowed machine; made once, compiled for each policy. Rules are traced when they are needed."""
 
     def __init__(self, machine: Machine, use: Use) -> None:
         self.machine = machine
         self.use = use
-        self.relation: Relation = relation(narrowed(machine, use.actions, use.judged))
+        self.relation: Relation = relation(narrowed(machine, use.actions, judged=False))
+
+    @functools.cached_property
+    def ruled(self) -> Relation:
+        """The same relation with all rules."""
+        return relation(narrowed(self.machine, self.use.actions, judged=True))
 
     def code(self, policy: object) -> Code:
         """The functions under *policy*."""
@@ -105,6 +111,7 @@ class Code:
     """
 
     def __init__(self, traced: Traced, policy: object) -> None:
+        self._traced = traced
         self._relation = traced.relation
         self.use = traced.use
         self.policy = policy
@@ -114,7 +121,7 @@ class Code:
         for path, value in traced.use.assumed.items():
             self._values[self._at[path]] = value
         self._bindings = _parameters(traced, policy)
-        self._bound = tuple(self._bind(command, at) for at, command in enumerate(self._relation.commands))
+        self._bound = tuple(self._bind(command) for command in self._relation.commands)
         self._constants = self._constant_leaves()
         self._kept = self._relevant()
         self.fields: tuple[Field, ...] = tuple(layout.fields[at] for at in self._kept)
@@ -122,8 +129,7 @@ class Code:
         self._state = tuple(self._relation.state[at] for at in self._kept)
         self._known = {self._relation.state[at]: self._constant(at) for at in self._constants}
         self.initial: Flat = tuple(self._values[at] for at in self._kept)
-        self._functions: dict[tuple[str, Inputs], Function] = {}
-        self.broken: Callable[[Flat], bool] | None = self._state_rules() if traced.use.judged else None
+        self._functions: dict[tuple[str, Inputs, bool], Function] = {}
         triggers, claims = self._relation.triggers, self._relation.claims
         self.rest: Claim | None = self._claim(triggers["terminal"]) if "terminal" in triggers else None
         eventual = [rule.id for rule in self._relation.machine.rules if rule.kind is Kind.EVENTUALLY]
@@ -153,18 +159,25 @@ class Code:
         """The leaf that stands there."""
         return self._relation.layout.fields[at]
 
-    def call(self, action: str, inputs: Mapping[str, int]) -> Callable[[Flat], Flat | None]:
-        """The action under *inputs*, as a function of the state alone."""
+    @functools.cached_property
+    def broken(self) -> Claim:
+        """Whether a state breaks a rule."""
+        ruled = self._traced.ruled
+        rules = [rule.id for rule in ruled.machine.rules if rule.kind is Kind.ALWAYS and rule.id in ruled.claims]
+        return self._claim(ir.not_(ir.and_(*(ruled.claims[id] for id in rules))))
+
+    def call(self, action: str, inputs: Mapping[str, int], judged: bool = False) -> Callable[[Flat], Flat | None]:
+        """The action under *inputs*, as a function of the state alone; if *judged*, None too if the step breaks a rule."""
         bound = self._command(action, inputs)
         dynamic = tuple(inputs[name] for name, _ in bound.inputs if not self._is_closed(bound, name))
-        function = self._function(action, bound, inputs)
+        function = self._function(action, bound, inputs, judged)
         if not dynamic:
             return function
         return lambda state: function(state, *dynamic)
 
-    def timed(self, action: str, **inputs: int) -> Function:
+    def timed(self, action: str, judged: bool = False) -> Function:
         """The action as a function of the state and of its one open input."""
-        return self._function(action, self._command(action, inputs), inputs)
+        return self._function(action, self._command(action, {}), {}, judged)
 
     def _command(self, action: str, inputs: Mapping[str, int]) -> _Bound:
         given = {**self.use.fixed, **inputs}
@@ -173,11 +186,11 @@ class Code:
                 return one
         raise SpecError(f"no action {action} with {dict(inputs)}", instead="an action and inputs of the machine")
 
-    def _function(self, action: str, bound: _Bound, inputs: Mapping[str, int]) -> Function:
+    def _function(self, action: str, bound: _Bound, inputs: Mapping[str, int], judged: bool) -> Function:
         closed = tuple((name, value) for name, value in inputs.items() if self._is_closed(bound, name))
-        key = (action, closed)
+        key = (action, closed, judged)
         if key not in self._functions:
-            self._functions[key] = self._compiled(bound, dict(closed))
+            self._functions[key] = self._compiled(bound, dict(closed), judged)
         return self._functions[key]
 
     def _is_closed(self, bound: _Bound, name: str) -> bool:
@@ -185,7 +198,7 @@ class Code:
         kinds = {one.name: one.field.type for one in bound.command.inputs}
         return name in bound.static or (name in kinds and kinds[name] is not int)
 
-    def _compiled(self, bound: _Bound, closed: Mapping[str, int]) -> Function:
+    def _compiled(self, bound: _Bound, closed: Mapping[str, int], judged: bool) -> Function:
         chosen = dict(self._known)
         opened = []
         for name, variable in bound.inputs:
@@ -193,25 +206,30 @@ class Code:
                 chosen[variable] = _literal(variable, closed[name])
             else:
                 opened.append(variable)
-        guard, *rest = ir.substitute((bound.guard, *bound.updates, *bound.claims), chosen)
-        updates, claims = rest[: len(bound.updates)], rest[len(bound.updates) :]
+        claims = self._step_claims(bound) if judged else ()
+        guard, *rest = ir.substitute((bound.guard, *bound.updates, *claims), chosen)
+        updates, claims = rest[: len(bound.updates)], tuple(rest[len(bound.updates) :])
         kept = tuple(updates[at] for at in self._kept)
         return straight_line(self._state, tuple(opened), ir.and_(guard, *claims), kept)
 
-    def _bind(self, command: Command, at: int) -> _Bound:
+    def _step_claims(self, bound: _Bound) -> tuple[Expr, ...]:
+        """What the rules say of a step of this command."""
+        ruled = self._traced.ruled
+        at = self._relation.commands.index(bound.command)
+        return ir.substitute(tuple(claims[at] for claims in ruled.steps.values()), {**self._bindings, **bound.fixed})
+
+    def _bind(self, command: Command) -> _Bound:
         """*command* with policy and fixed inputs put in; free parameters of the policy are inputs."""
         fixed = {
             one.variable: _literal(one.variable, self.use.fixed[one.name])
             for one in command.inputs
             if one.name in self.use.fixed
         }
-        steps = tuple(claims[at] for claims in self._relation.steps.values())
-        guard, *rest = ir.substitute((command.guard, *command.updates, *steps), {**self._bindings, **fixed})
-        updates, claims = tuple(rest[: len(command.updates)]), tuple(rest[len(command.updates) :])
-        read = ir.variables((guard, *updates, *claims))
+        guard, *updates = ir.substitute((command.guard, *command.updates), {**self._bindings, **fixed})
+        read = ir.variables((guard, *updates))
         inputs = [(one.name, one.variable) for one in command.inputs if one.name not in self.use.fixed]
         inputs += [(name, leaf) for name, leaf in self._free() if leaf in read]
-        return _Bound(command, dict(command.fixed), tuple(inputs), guard, updates, claims)
+        return _Bound(command, dict(command.fixed), fixed, tuple(inputs), guard, tuple(updates))
 
     def _free(self) -> list[tuple[str, Expr]]:
         layout = self._relation.policy_layout
@@ -244,16 +262,16 @@ class Code:
             found -= moved
 
     def _relevant(self) -> tuple[int, ...]:
-        """The leaves that a guard, a claim, a ghost or an observation depends on, directly or not."""
+        """The leaves that a guard, an eventual rule or an observation depends on, directly or not; if judged, all."""
+        if self.use.judged:
+            return tuple(at for at in range(len(self._values)) if at not in self._constants)
         known = {self._relation.state[at]: self._constant(at) for at in self._constants}
         position = {leaf: at for at, leaf in enumerate(self._relation.state)}
         usable = self._usable()
-        roots = [expr for one in usable for expr in (one.guard, *one.claims)]
+        roots = [one.guard for one in usable]
         triggers = self._relation.triggers.items()
         roots += [*self._relation.claims.values(), *(one for name, one in triggers if not name.startswith("within:"))]
         wanted = {self._at[path] for path in self.use.observed}
-        if self.use.judged:
-            wanted |= {at for path, at in self._at.items() if path.startswith("ghost.")}
         wanted |= self._read(ir.substitute(tuple(roots), {**self._bindings, **known}), position)
         updates = [ir.substitute(one.updates, known) for one in usable]
         todo = list(wanted)
@@ -271,16 +289,6 @@ class Code:
     def _claim(self, claim: Expr) -> Claim:
         (bound,) = ir.substitute((claim,), {**self._bindings, **self._known})
         return cast("Claim", straight_line(self._state, (), bound, None))
-
-    def _state_rules(self) -> Callable[[Flat], bool]:
-        """Whether a state breaks a rule."""
-        rules = [
-            self._relation.claims[rule.id] for rule in self._relation.machine.rules if self._is_state_rule(rule.id)
-        ]
-        return self._claim(ir.not_(ir.and_(*rules)))
-
-    def _is_state_rule(self, id: str) -> bool:
-        return id in self._relation.claims and self._relation.machine.rule(id).kind is Kind.ALWAYS
 
 
 def _literal(variable: Expr, value: int) -> Expr:
