@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext, suppress
 from io import StringIO
 from pathlib import Path
 
@@ -20,11 +21,11 @@ from deadreckon.models import foreign
 from deadreckon.models.child import Child
 from deadreckon.models.conform import conform, examine
 from deadreckon.models.conformance import Conformance
-from deadreckon.models.driver import Difference, Divergence, Driver, MachineDriver
+from deadreckon.models.driver import Difference, Divergence, Driver, MachineDriver, Unable
 from deadreckon.models.foreign import CommandDriver, DriverDied, DriverFault, DriverHung, DriverRubbish, WrongAnswer
 from deadreckon.models.serve import serve
 from deadreckon.models.wire import read_inputs, read_policy, written, written_state
-from deadreckon.spec import UNLIMITED, CallerError, EnvironmentFault
+from deadreckon.spec import UNLIMITED, CallerError, EnvironmentFault, Machine, Refused
 from deadreckon.spec.incident_state import Outcome, RecoveryPolicy
 from deadreckon.spec.machines import MACHINES, incident
 
@@ -45,7 +46,7 @@ import json, sys, time
 
 for number, line in enumerate(sys.stdin):
     request = json.loads(line)
-    state = {"alive": False} if number < 2 else {}
+    state = {"alive": False} if number < 3 else {}
     answer = json.dumps({"id": request["id"], "ok": True, "state": state})
     if number == AFTER:
         MISDEED
@@ -58,7 +59,7 @@ def command(source: str, *arguments: str, timeout_s: float = 20.0) -> CommandDri
     return CommandDriver([sys.executable, "-c", source, *arguments], timeout_s)
 
 
-def faulty(misdeed: str, after: int = 4, timeout_s: float = 20.0) -> CommandDriver:
+def faulty(misdeed: str, after: int = 5, timeout_s: float = 20.0) -> CommandDriver:
     """A driver that does as it should until, after so many requests, it does not."""
     source = FAULTY.replace("AFTER", str(after)).replace("MISDEED", misdeed)
     return CommandDriver([sys.executable, "-c", source], timeout_s)
@@ -139,11 +140,11 @@ def test_any_driver_will_do() -> None:
         (faulty("answer = '[' * 100_000"), DriverRubbish, "no JSON object"),
         (faulty("answer = 'x' * 3_000_000"), DriverRubbish, "no JSON object"),
         (faulty("answer = '{\"id\": 0, \"ok\": true}'"), WrongAnswer, "which has another id"),
-        (faulty("answer = json.dumps({'id': request['id']})"), DriverRubbish, "neither \"ok\": true nor"),
+        (faulty("answer = json.dumps({'id': request['id']})"), DriverRubbish, 'neither "ok", "refused" nor'),
         (faulty("answer = json.dumps({'id': request['id'], 'refused': True, 'rule': 3})"), DriverRubbish, "strings"),
         (faulty("print(answer)"), DriverFault, "though nothing was asked|another id"),
-        (faulty("answer = answer.replace('alive', 'awake')", 1), DriverRubbish, "'awake' is no field of the state"),
-        (faulty("answer = answer.replace('false', '0')", 1), DriverRubbish, "alive: 0 is no true or false"),
+        (faulty("answer = answer.replace('alive', 'awake')", 2), DriverRubbish, "'awake' is no field of the state"),
+        (faulty("answer = answer.replace('false', '0')", 2), DriverRubbish, "alive: 0 is no true or false"),
         (faulty("answer = answer.replace('\"state\"', '\"at_once\"')", 0), DriverRubbish, "at_once is no list"),
         (CommandDriver(["/nonexistent/driver"]), DriverDied, "can't be started"),
         (CommandDriver(["true"]), DriverDied, "ended"),
@@ -200,6 +201,69 @@ for line in sys.stdin:
     assert isinstance(found.failure, Divergence)
     assert found.at_once == ("sync",)
     assert ("tick", {"elapsed_ms": 1}) in found.cannot
+
+
+class Lazy(MachineDriver):
+    """Parks only on every other call; takes a sync that has nothing to do."""
+
+    never_refuses = ("sync",)
+
+    def __init__(self, machine: Machine = incident) -> None:
+        super().__init__(machine)
+        self.calls = 0
+
+    def reset(self, policy: object) -> None:
+        """Begin anew."""
+        super().reset(policy)
+        self.calls = 0
+
+    def do(self, action: str, /, **inputs: object) -> None:
+        """Take it, or not just now."""
+        self.calls += 1
+        if action == "park" and self.calls % 2:
+            raise Unable("not now")
+        with suppress(Refused) if action == "sync" else nullcontext():
+            super().do(action, **inputs)
+
+
+def test_what_can_not_be_done_just_now_is_no_refusal() -> None:
+    """An action that the implementation can't be brought to take is not taken by the machine either, and is counted."""
+    found = conform(incident, Lazy(), examples=60, scope="parking", seed=1, steer=True)
+    unable, done = found.unable["park"]
+    assert unable > 0
+    assert done > 0
+    assert found.never_refuses == ("sync",)
+    broken = examine(
+        incident, Lazy(incident.variant("seal-while-parked")), examples=300, scope="parking", seed=1, steer=True
+    )
+    assert isinstance(broken.failure, Divergence)
+
+
+def test_what_can_not_be_done_just_now_is_served() -> None:
+    """Over the wire too: an answer that is neither ok nor a refusal."""
+    program = """
+from deadreckon.models.driver import MachineDriver, Unable
+from deadreckon.models.serve import serve
+from deadreckon.spec.machines import incident
+
+class NeverParks(MachineDriver):
+    never_refuses = ("sync",)
+
+    def do(self, action, /, **inputs):
+        if action == "park":
+            raise Unable("not here")
+        try:
+            super().do(action, **inputs)
+        except Exception:
+            if action != "sync":
+                raise
+
+serve(incident, NeverParks(incident))
+"""
+    found = conform(incident, command(program), examples=30, scope="parking", seed=1, steer=True)
+    assert set(found.unable) == {"park"}
+    assert found.never_refuses == ("sync",)
+    assert found.coverage.states is not None
 
 
 def test_what_is_not_shown_now_and_then_is_compared_when_it_is() -> None:

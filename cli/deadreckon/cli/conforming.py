@@ -13,7 +13,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from deadreckon.models.conformance import OK, RUNS, SEEDS, STEPS, Conformance, Step, moved
+from deadreckon.models.conformance import OK, RUNS, SEEDS, STEPS, Conformance, Step, broken_words, moved
 from deadreckon.models.driver import Lack, words
 from deadreckon.models.foreign import TIMEOUT_S, CommandDriver
 from deadreckon.models.simulate import Advance
@@ -36,13 +36,16 @@ class Asked:
     steps: int
     seed: int
     program: CommandDriver
+    steer: bool
 
     def replay(self, scope: str) -> str:
         """The command that does the same again in one scope."""
         timeout = f" --timeout {self.program.timeout_s:g}" if self.program.timeout_s != TIMEOUT_S else ""
+        steer = " --steer" if self.steer else ""
         return (
             f"deadreckon conform {shlex.quote(self.reference)} --scope {shlex.quote(scope)} --runs {self.runs} "
-            f"--steps {self.steps} --seed {self.seed}{timeout} -- {shlex.join(self.program.command)}"
+            f"--steps {self.steps} --seed {self.seed}{timeout}{steer} "
+            f"-- {shlex.join(self.program.command)}"
         )
 
 
@@ -62,6 +65,9 @@ class Asked:
     show_default=True,
     help="Seconds for each answer.",
 )
+@click.option(
+    "--steer", is_flag=True, help="Explore the graph of every scope first, so that walks begin anywhere in it."
+)
 @click.option("--json", "json_file", metavar="FILE", help="Write the results as JSON.")
 def conform(
     machine: str,
@@ -71,6 +77,7 @@ def conform(
     steps: int,
     seed: int | None,
     timeout: float,
+    steer: bool,
     json_file: str | None,
 ) -> None:
     """Hold a program of yours, in any language, against MACHINE.
@@ -81,9 +88,8 @@ def conform(
     """
     one = resolve(absolute(machine))
     target = Target.at(json_file) if json_file else None
-    asked = Asked(
-        machine, runs, steps, random.randrange(SEEDS) if seed is None else seed, CommandDriver(cmd, timeout, loud=True)
-    )
+    chosen = random.randrange(SEEDS) if seed is None else seed
+    asked = Asked(machine, runs, steps, chosen, CommandDriver(cmd, timeout, loud=True), steer)
     out = console()
     out.print(f"{one.name} beside {shlex.join(cmd)}; seed {asked.seed}", soft_wrap=True)
     found = []
@@ -111,7 +117,14 @@ def _walked(machine: Machine, asked: Asked, scope: str) -> Conformance:
         pulse(scope, advance)
 
     return examine(
-        machine, asked.program, examples=asked.runs, steps=asked.steps, scope=scope, seed=asked.seed, on_progress=told
+        machine,
+        asked.program,
+        examples=asked.runs,
+        steps=asked.steps,
+        scope=scope,
+        seed=asked.seed,
+        steer=asked.steer,
+        on_progress=told,
     )
 
 
@@ -123,6 +136,11 @@ def told(found: Conformance) -> list[RenderableType]:
         lines.append(f"never shown, so not compared: {', '.join(found.unseen)}")
     if found.cannot:
         lines.append(f"never asked, since the implementation lacks it: {', '.join(map(_lack, found.cannot))}")
+    if found.never_refuses:
+        lines.append(f"not tried whether it refuses: {', '.join(found.never_refuses)}")
+    if found.unable:
+        told = ", ".join(f"{action} {count} of {count + done}" for action, (count, done) in found.unable.items())
+        lines.append(f"asked, but it could not be brought to: {told}")
     if found.failure is None:
         return [*lines, Text("it conforms", style="bold green")]
     if not found.repeatable:
@@ -168,7 +186,7 @@ def columns(before: Step, after: Step) -> tuple[Text, Text]:
             shown = f"{path}: {moved(before.found.get(path, after.found[path]), after.found[path])}"
         found.append(f"{'! ' if differs else ''}{shown}\n", style="bold red" if differs else "")
     for rule in after.breaks:
-        found.append(f"! this breaks {rule.id}: {rule.sentence}\n", style="bold red")
+        found.append(f"! {broken_words(after, rule)}\n", style="bold red")
     machine.rstrip()
     found.rstrip()
     return machine, found
@@ -188,6 +206,8 @@ def as_json(machine: Machine, found: Sequence[Conformance]) -> str:
             "not_compared": list(one.unseen),
             "at_once": list(one.at_once),
             "cannot": list(map(_lack, one.cannot)),
+            "never_refuses": list(one.never_refuses),
+            "unable": {action: {"unable": count, "done": done} for action, (count, done) in one.unable.items()},
             "failure": _failure(one),
         }
         for one in found

@@ -12,15 +12,18 @@ from __future__ import annotations
 
 import random
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 
 import attrs
 
-from deadreckon.spec import CallerError, EnvironmentFault, Machine, Scope
+from deadreckon.spec import CallerError, EnvironmentFault, Machine, Scope, SpecError
 
 from .conformance import RUNS, SEEDS, STEPS, Conformance, story_of
-from .coverage import Recorder
-from .driver import Driver, DriverMaker, Failure, Ground, Lack, at_once, cannot, leaves
+from .coverage import Reachable, Recorder
+from .driver import Driver, DriverMaker, Failure, Ground, Lack, Unable, at_once, cannot, leaves, never_refuses
+from .explorer import Bounds
 from .foreign import CommandDriver, DriverFault
 from .simulate import Advance, shortened
 from .stateful import stateful
@@ -31,6 +34,9 @@ try:
     from hypothesis.stateful import run_state_machine_as_test
 except ModuleNotFoundError as missing:
     raise EnvironmentFault("conform needs Hypothesis: pip install 'deadreckon[check]'") from missing
+
+SMALL = 5_000
+"""Graphs of so many states are explored before the walks, unless told: half a second."""
 
 BEAT_S = 0.25
 """How often progress is told."""
@@ -44,6 +50,7 @@ def conform(
     steps: int = STEPS,
     scope: Scope | str | None = None,
     seed: int | None = None,
+    steer: bool = False,
 ) -> Conformance:
     """Walk an implementation beside *machine*; for tests.
 
@@ -54,6 +61,7 @@ def conform(
         steps: how long each is at most.
         scope: bounds and policy of the walks, or the name of one of the machine's; its first scope by default.
         seed: repeats the walks of an earlier run; another one each time by default.
+        steer: explore the machine's whole graph first, so that walks begin anywhere in it; small graphs are in any case.
 
     Raises:
         Divergence: the implementation does not do what the machine says.
@@ -61,7 +69,7 @@ def conform(
         DriverFault: the driver program failed, or shows nothing that could be compared.
         CallerError: there is no such scope.
     """
-    found = examine(machine, driver, examples=examples, steps=steps, scope=scope, seed=seed)
+    found = examine(machine, driver, examples=examples, steps=steps, scope=scope, seed=seed, steer=steer)
     if found.failure is not None:
         found.failure.what = "\n".join(found.lines())
         raise found.failure
@@ -76,13 +84,14 @@ def examine(
     steps: int = STEPS,
     scope: Scope | str | None = None,
     seed: int | None = None,
+    steer: bool = False,
     on_progress: Callable[[Advance], None] | None = None,
 ) -> Conformance:
     """As :func:`conform`, but a failure is returned, not raised. *on_progress* is called a few times a second."""
-    ground = Ground(machine, _scope(machine, scope))
-    kept = _Kept(_made(machine, driver), Recorder(ground), on_progress)
+    kept = _Kept(_made(machine, driver), Ground(machine, _scope(machine, scope)), on_progress)
     try:
-        return _examined(kept, examples, steps, random.randrange(SEEDS) if seed is None else seed)
+        reachable = _graph(kept, steer)
+        return _examined(kept, reachable, examples, steps, random.randrange(SEEDS) if seed is None else seed)
     finally:
         kept.let_go()
 
@@ -95,6 +104,22 @@ def _scope(machine: Machine, scope: Scope | str | None) -> Scope | None:
             return one
     known = ", ".join(one.name for one in machine.scopes)
     raise CallerError(f"machine {machine.name} has no scope {scope!r}: one of {known}")
+
+
+def _graph(kept: _Kept, steer: bool) -> Reachable | None:
+    """What can be reached with what the implementation has; None if it is large and wasn't asked for."""
+    ground = kept.recorder.ground
+    kept.driver.reset(ground.scope.policy)
+    bounds = None if steer else Bounds(max_states=SMALL)
+    own, lacks = at_once(kept.driver), cannot(kept.driver)
+    try:
+        reachable = Reachable(ground.machine, ground.scope, at_once=own, cannot=lacks, bounds=bounds)
+    except SpecError:
+        if steer:
+            raise
+        return None
+    kept.recorder = Recorder(reachable.ground, reachable)
+    return reachable
 
 
 def _made(machine: Machine, driver: Driver | DriverMaker | CommandDriver) -> Driver:
@@ -114,11 +139,13 @@ class _Ended(BaseException):
 class _Kept:
     """One driver for all walks: calling it makes no new one, closing it does nothing. Counts, and sees what is shown."""
 
-    def __init__(self, driver: Driver, recorder: Recorder, on_progress: Callable[[Advance], None] | None) -> None:
+    def __init__(self, driver: Driver, ground: Ground, on_progress: Callable[[Advance], None] | None) -> None:
         self.driver = driver
-        self.recorder = recorder
+        self.recorder = Recorder(ground)
         self.runs = self.steps = 0
         self.shown: set[str] = set()
+        self.done: Counter[str] = Counter()
+        self.unable: Counter[str] = Counter()
         self.started = self._beaten = time.monotonic()
         self._on_progress = on_progress
 
@@ -135,6 +162,11 @@ class _Kept:
         """That of the driver."""
         return cannot(self.driver)
 
+    @property
+    def never_refuses(self) -> tuple[str, ...]:
+        """That of the driver."""
+        return never_refuses(self.driver)
+
     def reset(self, policy: object) -> None:
         """Begin another walk."""
         self.runs += 1
@@ -149,8 +181,12 @@ class _Kept:
         self.steps += 1
         try:
             self.driver.do(action, **inputs)
+        except Unable:
+            self.unable[action] += 1
+            raise
         except EnvironmentFault as fault:
             raise _Ended(fault) from fault
+        self.done[action] += 1
 
     def observe(self) -> object:
         """Pass it on, and remember which fields are shown."""
@@ -179,11 +215,11 @@ class _Kept:
             self._on_progress(Advance(self.runs, self.steps, self.recorder.coverage, self.seconds))
 
 
-def _examined(kept: _Kept, examples: int, steps: int, chosen: int) -> Conformance:
+def _examined(kept: _Kept, reachable: Reachable | None, examples: int, steps: int, chosen: int) -> Conformance:
     ground = kept.recorder.ground
     failure: Failure | None = None
     try:
-        _walk(kept, examples, steps, chosen)
+        _walk(kept, reachable, examples, steps, chosen)
     except _Ended as ended:
         raise ended.fault from ended.fault.__cause__
     except Failure as broken:
@@ -205,6 +241,8 @@ def _examined(kept: _Kept, examples: int, steps: int, chosen: int) -> Conformanc
         tuple(field.path for field in ground.fields if field.path not in kept.shown),
         kept.at_once,
         kept.cannot,
+        kept.never_refuses,
+        MappingProxyType({action: (count, kept.done[action]) for action, count in sorted(kept.unable.items())}),
     )
     if failure is None:
         if not found.compared:
@@ -213,9 +251,11 @@ def _examined(kept: _Kept, examples: int, steps: int, chosen: int) -> Conformanc
     return _explained(kept, found, failure)
 
 
-def _walk(kept: _Kept, examples: int, steps: int, chosen: int) -> None:
+def _walk(kept: _Kept, reachable: Reachable | None, examples: int, steps: int, chosen: int) -> None:
     """Let Hypothesis walk."""
-    side_by_side = seed(chosen)(stateful(kept.recorder.ground.machine, kept, recorder=kept.recorder))
+    side_by_side = seed(chosen)(
+        stateful(kept.recorder.ground.machine, kept, reachable=reachable, recorder=kept.recorder)
+    )
     walks = settings(
         max_examples=examples,
         stateful_step_count=steps,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from enum import Enum
+from types import MappingProxyType
 from typing import cast
 
 import attrs
@@ -12,7 +13,7 @@ from deadreckon.spec import Kind, Machine, Refused, Rule, Scope
 
 from .compiled import Reference
 from .coverage import Coverage
-from .driver import Driver, Failure, Ground, Lack, Taken, at_once, leaves, words
+from .driver import Driver, Failure, Ground, Lack, Taken, Unable, at_once, leaves, words
 from .layout import Flat, position
 
 RUNS = 200
@@ -64,7 +65,8 @@ class Conformance:
         seed: repeats the walks.
         coverage: states and steps that were met.
         compared, unseen: the fields of the state that the implementation showed at least once, and the others.
-        at_once, cannot: what the implementation says of itself.
+        at_once, cannot, never_refuses: what the implementation says of itself.
+        unable: actions that it could not be brought to take at times: how often, and how often it did take them.
         failure: what failed, on the shortest walk that was found; None if nothing did.
         story: that walk, step by step; the first entry is the start.
         repeatable: whether the failure comes again when the same steps are taken again.
@@ -81,6 +83,8 @@ class Conformance:
     unseen: tuple[str, ...]
     at_once: tuple[str, ...] = ()
     cannot: tuple[Lack, ...] = ()
+    never_refuses: tuple[str, ...] = ()
+    unable: Mapping[str, tuple[int, int]] = MappingProxyType({})
     failure: Failure | None = None
     story: tuple[Step, ...] = ()
     repeatable: bool = True
@@ -98,7 +102,7 @@ class Conformance:
             for path in dict.fromkeys((*step.changed, *step.differing)):
                 mark = "!" if path in step.differing else " "
                 yield f"{mark}        {path}: {sides(previous, step, path)}"
-            yield from (f"!        this breaks {rule.id}: {rule.sentence}" for rule in step.breaks)
+            yield from (f"!        {broken_words(step, rule)}" for rule in step.breaks)
         if not self.repeatable:
             yield "It does not fail again when the same steps are taken: it depends on more than these."
 
@@ -110,6 +114,12 @@ def sides(before: Step, after: Step, path: str) -> str:
         return f"{machine} (not shown by the implementation)"
     found = moved(before.found.get(path, after.found[path]), after.found[path])
     return found if path not in after.differing else f"{found} in the implementation, {machine} in the machine"
+
+
+def broken_words(step: Step, rule: Rule) -> str:
+    """That a step breaks a rule, as far as can be said."""
+    partial = len(step.found) < len(step.machine)
+    return f"this breaks {rule.id}{', if what is not shown is as in the machine' if partial else ''}: {rule.sentence}"
 
 
 def moved(before: str, after: str) -> str:
@@ -134,6 +144,8 @@ def story_of(ground: Ground, driver: Driver, walk: tuple[Taken, ...]) -> tuple[S
             driver.do(instance.action, **ground.inputs(one.label))
         except Refused as refusal:
             answered = _refusal(refusal)
+        except Unable:
+            continue
         before, after = at, at
         if possible is not None:
             for _, step in ground.chain(one.label, possible, own):

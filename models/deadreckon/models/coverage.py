@@ -12,7 +12,7 @@ import attrs
 
 from deadreckon.spec import Machine, Scope, SpecError
 
-from .driver import Ground
+from .driver import Ground, Lack
 from .explorer import Bounds, Graph, explore
 from .layout import Flat
 
@@ -55,6 +55,7 @@ class Reachable:
         scope: its bounds; the machine's first scope by default.
         at_once: actions that the walked implementation takes by itself (see :class:`~.driver.Driver`): states in which
             one of them is possible are left by it alone.
+        cannot: what the walked implementation doesn't have; what only this leads to is not reached.
         bounds: when to give up.
 
     Raises:
@@ -67,10 +68,12 @@ class Reachable:
         scope: Scope | None = None,
         *,
         at_once: Sequence[str] = (),
+        cannot: Sequence[Lack] = (),
         bounds: Bounds | None = None,
     ) -> None:
         self.ground = Ground(machine, scope)
         self.at_once = tuple(at_once)
+        self._lacking = self.ground.lacking(cannot)
         self._actions = {action.name: number for number, action in enumerate(machine.actions)}
         found = explore(
             machine, self.ground.scope, traced=self.ground.relation, compare_every=0, keep_graph=True, bounds=bounds
@@ -100,6 +103,7 @@ class Reachable:
             found = {
                 (actions[graph.labels[edge]], graph.targets[edge])
                 for edge in range(graph.offsets[old], graph.offsets[old + 1])
+                if graph.labels[edge] not in self._lacking
             }
             taken = sorted({step for step in found if step[0] in urgent} or found)
             for _, target in taken:

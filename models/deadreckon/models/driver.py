@@ -4,6 +4,9 @@ An implementation is whatever obeys :class:`Driver`: it is told actions by the m
 machine's state. Models import no implementation. :class:`MachineDriver` runs the machine's own functions, for machines
 that nobody has implemented yet.
 
+    CallerError
+    └── Unable                  an implementation can't be brought to take an action just now
+
     AssertionError, CallerError
     └── Failure                 base; carries a program that repeats the run
         ├── Divergence          the implementation does not do what the machine says
@@ -33,7 +36,9 @@ class Driver(Protocol):
     A driver may also have an attribute ``at_once``, the names of actions that the implementation takes by itself
     wherever they are possible, before :meth:`do` returns (a store that syncs every write: ``("sync",)``). Walks then
     take these on the machine's side alone. And it may have an attribute ``cannot``, what the implementation doesn't have
-    (see :data:`Lack`): walks never ask for it. Both are read after each :meth:`reset`.
+    (see :data:`Lack`): walks never ask for it; and ``never_refuses``, the names of actions that it takes also where the
+    machine has nothing to do (a sync when nothing was written): walks don't try whether it refuses them. All three are
+    read after each :meth:`reset`.
 
     Whatever a method raises beside :class:`~deadreckon.spec.Refused` ends the walk as a failure of the implementation,
     but for :class:`~deadreckon.spec.EnvironmentFault`: that is nobody's divergence, and is passed on.
@@ -55,6 +60,7 @@ class Driver(Protocol):
         Raises:
             Refused: the implementation refuses. Nothing may have changed. ``rule`` is the id of the rule that it
                 refuses by; an implementation that knows no rule ids leaves it empty, and it is then not compared.
+            Unable: it can't be brought to take it just now, and nothing has changed; the machine then doesn't either.
         """
         ...
 
@@ -71,6 +77,13 @@ class Driver(Protocol):
         ...
 
 
+class Unable(CallerError):
+    """The implementation can't be brought to take an action just now: it waits for its store, say.
+
+    That is no refusal. The walk goes on as if it had not been asked; how often that happens is reported.
+    """
+
+
 DriverMaker = Callable[[], Driver]
 Lack = str | tuple[str, Mapping[str, object]]
 """An action that an implementation doesn't have, by name; or only with certain inputs: ``("finish", {"slot": 2})``."""
@@ -84,6 +97,11 @@ def at_once(driver: Driver) -> tuple[str, ...]:
 def cannot(driver: Driver) -> tuple[Lack, ...]:
     """What the implementation doesn't have (see :class:`Driver`)."""
     return tuple(getattr(driver, "cannot", ()))
+
+
+def never_refuses(driver: Driver) -> tuple[str, ...]:
+    """What the implementation takes also where the machine refuses (see :class:`Driver`)."""
+    return tuple(getattr(driver, "never_refuses", ()))
 
 
 class Functions:

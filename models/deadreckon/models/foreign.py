@@ -21,7 +21,7 @@ import attrs
 from deadreckon.spec import EnvironmentFault, Machine, Refused
 
 from .child import Child
-from .driver import Lack
+from .driver import Lack, Unable
 from .layout import Layout
 from .wire import Json, members, read_inputs, read_state, written
 
@@ -85,6 +85,7 @@ class ProcessDriver:
         self.program = program
         self.at_once: tuple[str, ...] = ()
         self.cannot: tuple[Lack, ...] = ()
+        self.never_refuses: tuple[str, ...] = ()
         initial = machine.initial[0]
         self._fields: Layout | None = None
         self._initial = initial
@@ -98,8 +99,9 @@ class ProcessDriver:
         answer = self._ask({"do": "init", "machine": self.machine.name, "policy": written(policy)})
         self._agreed(answer)
         try:
-            self.at_once = tuple(self._action(one) for one in _listed(answer, "at_once"))
-            self.cannot = tuple(self._lack(one) for one in _listed(answer, "cannot"))
+            self.at_once = tuple(map(self._action, _listed(answer, "at_once")))
+            self.never_refuses = tuple(map(self._action, _listed(answer, "never_refuses")))
+            self.cannot = tuple(map(self._lack, _listed(answer, "cannot")))
         except ValueError as wrong:
             raise self._rubbish(str(wrong), answer) from None
 
@@ -133,14 +135,17 @@ class ProcessDriver:
 
         Raises:
             Refused: it refuses, and says so.
+            Unable: it can't be brought to do it just now.
         """
+        if answer.get("unable") is True:
+            raise Unable(str(answer.get("why", "")))
         if answer.get("refused") is True:
             rule, why = answer.get("rule", ""), answer.get("why", "")
             if not isinstance(rule, str) or not isinstance(why, str):
                 raise self._rubbish("rule and why are not strings", answer)
             raise Refused(rule, why)
         if answer.get("ok") is not True:
-            raise self._rubbish('neither "ok": true nor "refused": true', answer)
+            raise self._rubbish('neither "ok", "refused" nor "unable" is true', answer)
 
     def _action(self, name: Json) -> str:
         if name not in [action.name for action in self.machine.actions]:

@@ -14,7 +14,7 @@ from typing import TextIO
 
 from deadreckon.spec import CallerError, EnvironmentFault, Machine, Refused
 
-from .driver import Driver, Lack, at_once, cannot
+from .driver import Driver, Lack, Unable, at_once, cannot, never_refuses
 from .wire import Json, members, read_inputs, read_policy, written, written_state
 
 
@@ -41,7 +41,8 @@ def _answer(machine: Machine, driver: Driver, request: Mapping[str, Json]) -> di
             if request.get("machine") != machine.name:
                 raise CallerError(f"this drives {machine.name}, not {request.get('machine')}")
             driver.reset(read_policy(machine, request.get("policy")))
-            return {"ok": True, "at_once": list(at_once(driver)), "cannot": list(map(_lack, cannot(driver)))}
+            own, lacks, never = at_once(driver), cannot(driver), never_refuses(driver)
+            return {"ok": True, "at_once": own, "cannot": list(map(_lack, lacks)), "never_refuses": never}
         case "act":
             action = str(request["action"])
             return _done(driver, action, read_inputs(machine, action, request.get("inputs", {})))
@@ -56,6 +57,8 @@ def _done(driver: Driver, action: str, inputs: Mapping[str, object]) -> dict[str
         driver.do(action, **inputs)
     except Refused as refusal:
         return {"refused": True, "rule": refusal.rule, "why": refusal.why}
+    except Unable as unable:
+        return {"unable": True, "why": str(unable)}
     except EnvironmentFault:
         raise
     except Exception as failure:

@@ -7,7 +7,19 @@ from collections.abc import Mapping, Sequence
 from deadreckon.spec import EnvironmentFault, Kind, Refused, Rule
 
 from .coverage import Recorder
-from .driver import Difference, Divergence, Driver, DriverMaker, Ground, RuleBroken, Taken, at_once, cannot
+from .driver import (
+    Difference,
+    Divergence,
+    Driver,
+    DriverMaker,
+    Ground,
+    RuleBroken,
+    Taken,
+    Unable,
+    at_once,
+    cannot,
+    never_refuses,
+)
 from .layout import Flat
 from .program import program
 
@@ -35,6 +47,7 @@ class Walk:
         self._made_by = made_by
         self._own: frozenset[str] = frozenset()
         self._lacking: frozenset[int] = frozenset()
+        self._untried: frozenset[int] = frozenset()
         self._claims = [
             (rule, ground.code.claims.get(rule.id), ground.code.steps.get(rule.id))
             for rule in ground.machine.rules
@@ -53,6 +66,7 @@ class Walk:
         self.taken.clear()
         self.driver.reset(self.ground.scope.policy)
         self._own, self._lacking = frozenset(at_once(self.driver)), self.ground.lacking(cannot(self.driver))
+        self._untried = self._lacking | self.ground.lacking((*at_once(self.driver), *never_refuses(self.driver)))
         seen = self.driver.observe()
         starts = {start: self.ground.differences(start, seen) for start in self.ground.code.initial}
         self.at = min(starts, key=lambda start: len(starts[start]))
@@ -68,7 +82,7 @@ class Walk:
 
     def closed(self) -> list[int]:
         """What the machine refuses here, as labels."""
-        return [label for label in self.ground.closed(self.at) if self._asked(label)]
+        return [label for label in self.ground.closed(self.at) if label not in self._untried]
 
     def take(self, label: int) -> None:
         """Take an instance on both sides.
@@ -85,6 +99,10 @@ class Walk:
             rule = f" by {refusal.rule}" if refusal.rule else ""
             what = f"{instance.name} is refused{rule} ({refusal.why}), the machine allows it"
             raise self._divergence(what, label, rule=refusal.rule) from refusal
+        except Unable:
+            self.taken.pop()
+            self._compare(f"after {instance.name} could not be taken", label)
+            return
         for own, after in self.ground.chain(label, self._open[label], self._own):
             self._move(own, after)
         self._compare(f"after {instance.name}", label)
@@ -104,6 +122,10 @@ class Walk:
             self._do(instance.action, inputs)
         except Refused as refusal:
             found = refusal
+        except Unable:
+            self.taken.pop()
+            self._compare(f"after {instance.name} could not be taken", label)
+            return
         if found is None or found.rule not in ("", expected.rule):
             done = "is allowed" if found is None else f"is refused by {found.rule} ({found.why})"
             what = f"{instance.name} {done}, the machine refuses it by {expected.rule} ({expected.why})"
@@ -114,9 +136,6 @@ class Walk:
         """Python that repeats this walk and shows how it failed."""
         return program(self.ground, self.taken, self._made_by, differences)
 
-    def _asked(self, label: int) -> bool:
-        return self.ground.instances[label].action not in self._own and label not in self._lacking
-
     def _offered(self) -> dict[int, Flat]:
         offered = self.ground.offered(self.at, self._own)
         return {label: after for label, after in offered.items() if label not in self._lacking}
@@ -124,7 +143,7 @@ class Walk:
     def _do(self, action: str, inputs: Mapping[str, object]) -> None:
         try:
             self.driver.do(action, **inputs)
-        except (Refused, EnvironmentFault):
+        except (Refused, Unable, EnvironmentFault):
             raise
         except Exception as error:
             error.add_note(f"{action} failed. To repeat it:\n\n{self.program()}")
