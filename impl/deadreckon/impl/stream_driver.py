@@ -10,21 +10,18 @@ bodies are numbers; the driver's events say them in their texts.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
-from collections.abc import Awaitable, Callable, Sequence
-from itertools import count
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import attrs
 
 from deadreckon.spec import journal as spec
-from deadreckon.spec.errors import CallerError, Refused
+from deadreckon.spec.errors import CallerError
 from deadreckon.spec.journal_state import FREE, NOBODY_WAITS, Event, JournalPolicy, Phase, State
 
-from .clock import VirtualClock
-from .store import Fenced
+from .driving import InFiles, InMemory, StepsDriver
 from .stream_memory import MemoryEvents
 from .stream_sqlite import SqliteEvents
 from .stream_steps import Buffer, Slots, Steps
@@ -43,57 +40,18 @@ ACTIONS: Final = frozenset(
 )  # fmt: skip
 
 
-class StreamMemoryDisk:
+class StreamMemoryDisk(InMemory[MemoryEvents]):
     """What outlives an incarnation: a :class:`~.stream_memory.MemoryEvents`."""
 
     def __init__(self, make: Callable[[], MemoryEvents] = MemoryEvents) -> None:
-        self._make = make
-        self._store = make()
-
-    async def fresh(self) -> EventStore:
-        """An empty store."""
-        self._store = self._make()
-        return self._store
-
-    async def crashed(self) -> EventStore:
-        """The same store, without what was not synced."""
-        self._store.crash()
-        return self._store
-
-    async def close(self) -> None:
-        """Close the store."""
-        await self._store.close()
+        super().__init__(make)
 
 
-class StreamFileDisk:
-    """What outlives an incarnation: SQLite files in *directory*, one for each run.
-
-    After a crash the file is opened anew beside its open store: a crash tidies nothing up.
-    """
+class StreamFileDisk(InFiles[SqliteEvents]):
+    """What outlives an incarnation: SQLite files in *directory*, one for each run."""
 
     def __init__(self, directory: str | os.PathLike[str]) -> None:
-        self._paths = (os.path.join(os.fspath(directory), f"events-{number}.db") for number in count(1))
-        self._path = ""
-        self._opened: list[SqliteEvents] = []
-
-    async def fresh(self) -> EventStore:
-        """A store in a file of its own; earlier ones are closed."""
-        await self.close()
-        self._path = self._unused()
-        return await self.crashed()
-
-    def _unused(self) -> str:
-        return next(path for path in self._paths if not os.path.exists(path))
-
-    async def crashed(self) -> EventStore:
-        """The file, opened anew."""
-        self._opened.append(SqliteEvents(self._path))
-        return self._opened[-1]
-
-    async def close(self) -> None:
-        """Close every store that was opened."""
-        while self._opened:
-            await self._opened.pop().close()
+        super().__init__(directory, "events", SqliteEvents)
 
 
 def drafted(body: int, size: int, key: int = 0, *, asked: bool = False, declared: bool = False) -> Draft:
@@ -139,81 +97,37 @@ def counted(total: int, event: JournalEvent) -> int:
     return total + 1
 
 
-class JournalDriver:
+class JournalDriver(StepsDriver[JournalPolicy, EventStore, Steps, State]):
     """Drives the reference implementation of the journal.
 
     Args:
         disk: what outlives an incarnation; memory by default.
     """
 
+    machine = "journal"
+    played = ACTIONS
+
     def __init__(self, disk: StreamMemoryDisk | StreamFileDisk | None = None) -> None:
-        self.disk = disk or StreamMemoryDisk()
-        self._runner = asyncio.Runner()
-        self._policy = JournalPolicy()
-        self._clock = VirtualClock()
+        super().__init__(disk or StreamMemoryDisk(), JournalPolicy())
         self._tracked = Tracked()
-        self._store: EventStore | None = None
-        self._steps: Steps | None = None
         self._version, self._declared, self._effects = 0, False, 0
         self._waiting = NOBODY_WAITS
 
-    def reset(self, policy: object) -> None:
-        """Begin anew: an empty store, nobody lives, time 0."""
-        if not isinstance(policy, JournalPolicy):
-            raise CallerError(f"the policy is {policy!r}: give a JournalPolicy")
-        self._policy = policy
-        self._clock = VirtualClock()
+    async def _begin(self) -> None:
         self._tracked = Tracked()
-        self._store = self._runner.run(self.disk.fresh())
         self._version, self._declared, self._effects = 0, False, 0
-        self._die()
-
-    def do(self, action: str, /, **inputs: object) -> None:
-        """Take an action of the machine.
-
-        Raises:
-            Refused: the implementation refuses.
-            CallerError: there is no such action.
-        """
-        if action not in ACTIONS:
-            raise CallerError(f"the journal has no action {action!r}: one of {', '.join(sorted(ACTIONS))}")
-        self._runner.run(self._taken(getattr(self, f"_{action}"), inputs))
-
-    def observe(self) -> State:
-        """The state as the specification sees it: the store, and the memory of the incarnation."""
-        return self._runner.run(self._state())
-
-    def close(self) -> None:
-        """Close the stores, and end the event loop."""
-        try:
-            self._runner.run(self.disk.close())
-        finally:
-            self._runner.close()
-
-    @property
-    def _now(self) -> Steps:
-        if self._steps is None:
-            raise CallerError("the driver has not been reset yet: call reset(policy) first")
-        return self._steps
-
-    async def _taken(self, own: Callable[..., Awaitable[None]], inputs: dict[str, object]) -> None:
-        try:
-            await own(**inputs)
-        except Fenced as fenced:
-            raise Refused("", str(fenced)) from fenced
+        await super()._begin()
 
     def _live(self, phase: Phase) -> None:
         """A subject that is asleep, in an incarnation or none."""
-        assert self._store is not None
         reducer = Reducer(max(1, self._version), 0, counted)
         self._subject = SubjectSteps(
-            self._store, self._now.incarnation, SUBJECT, reducer, self._policy, self._clock, phase
+            self._there, self._now.incarnation, SUBJECT, reducer, self._policy, self._clock, phase
         )
 
-    def _die(self) -> None:
+    def _nobody(self) -> None:
         """Nobody lives, and memory is empty."""
-        assert self._store is not None
-        self._steps = Steps(self._store, self._policy, self._clock, slots=self._tracked)
+        self._steps = Steps(self._there, self._policy, self._clock, slots=self._tracked)
         self._waiting = NOBODY_WAITS
         self._live(Phase.DOWN)
 
@@ -238,7 +152,7 @@ class JournalDriver:
     async def _crash(self) -> None:
         spec.crash(await self._state())
         self._store = await self.disk.crashed()
-        self._die()
+        self._nobody()
 
     async def _tick(self, elapsed_ms: int) -> None:
         spec.tick(await self._state(), elapsed_ms)
@@ -281,12 +195,10 @@ class JournalDriver:
         self._now.read_buffered(offset, self._declared)
 
     async def _begin_wait(self) -> None:
-        assert self._store is not None
-        self._waiting = await begin_wait(self._store, SUBJECT, waiting_state(self._waiting, self._subject.memory.phase))
+        self._waiting = await begin_wait(self._there, SUBJECT, waiting_state(self._waiting, self._subject.memory.phase))
 
     async def _end_wait(self) -> None:
-        assert self._store is not None
-        await end_wait(self._store, SUBJECT, waiting_state(self._waiting, self._subject.memory.phase))
+        await end_wait(self._there, SUBJECT, waiting_state(self._waiting, self._subject.memory.phase))
         self._waiting = NOBODY_WAITS
 
     async def _wake(self) -> None:
