@@ -162,6 +162,8 @@ WRONG = [
     "UPDATE evidence SET epoch = 2",
     "UPDATE hosts SET reset_at_ms = -1",
     "DELETE FROM life",
+    "UPDATE life SET incarnation = -5",
+    f"UPDATE life SET incarnation = {2**63 - 1}",
     "UPDATE life SET policy = '[]'",
     "UPDATE life SET policy = '{\"ladder_ms\": [0]}'",
     "UPDATE life SET policy = '{\"more\": 1}'",

@@ -11,8 +11,7 @@ import json
 import os
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
-from types import TracebackType
-from typing import Final, TypeVar
+from typing import Final
 
 import attrs
 
@@ -20,7 +19,7 @@ from deadreckon.spec.errors import PolicyError
 from deadreckon.spec.keepalive_state import NEVER, Cleared, KeepalivePolicy, Record
 
 from .keepalive_store import UNFILED, Change, Claim, Evidence, Filed, admit, sound, successor
-from .sqlite_file import SqliteFile, pragma, writing
+from .sqlite_file import FileStore, SqliteFile, living, pragma, writing
 from .store import StoreCorrupt
 
 APPLICATION_ID: Final = 0x4452_4B4B
@@ -78,10 +77,8 @@ _TOLD: Final = f"SELECT {', '.join(_EVIDENCE)} FROM evidence WHERE host = ? ORDE
 _SET: Final = "INSERT OR REPLACE INTO alarms VALUES (?, ?)"
 _CLEAR: Final = "DELETE FROM alarms WHERE host = ?"
 
-T = TypeVar("T")
 
-
-class SqliteKeepalive:
+class SqliteKeepalive(FileStore):
     """A :class:`~deadreckon.impl.KeepaliveStore` in the SQLite file at *path*, which is made if it doesn't exist.
 
     ``async with SqliteKeepalive(path) as store`` opens the file at once and closes it at the end; otherwise it is opened
@@ -95,17 +92,7 @@ class SqliteKeepalive:
     others = True
 
     def __init__(self, path: str | os.PathLike[str], *, busy_timeout_ms: int = 5_000) -> None:
-        self._file = SqliteFile(path, APPLICATION_ID, lambda: MIGRATIONS, busy_timeout_ms)
-        self.path = self._file.path
-
-    async def __aenter__(self) -> SqliteKeepalive:
-        await self._call(lambda connection: None)
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
+        super().__init__(SqliteFile(path, APPLICATION_ID, lambda: MIGRATIONS, busy_timeout_ms))
 
     async def claim(self, version: str, policy: KeepalivePolicy) -> Claim:
         """See :meth:`deadreckon.impl.KeepaliveStore.claim`."""
@@ -179,23 +166,15 @@ class SqliteKeepalive:
         """See :meth:`deadreckon.impl.KeepaliveStore.changes`."""
         return await self._call(lambda connection: pragma(connection, "data_version"))
 
-    async def close(self) -> None:
-        """Close the file and end the thread, after the work under way. Closing again does nothing."""
-        await self._file.close()
-
-    async def _call(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        return await self._file.call(work)
-
 
 def _living(connection: sqlite3.Connection) -> Claim:
-    row = connection.execute("SELECT incarnation, version, policy FROM life").fetchone()
-    if row is None:
-        raise StoreCorrupt("the row that names the living incarnation is missing")
+    incarnation = living(connection)
+    version, policy = connection.execute("SELECT version, policy FROM life").fetchone()
     try:
-        settings = json.loads(row[2])
+        settings = json.loads(policy)
         if settings != {}:  # nobody has claimed the file yet
             settings = {**settings, "ladder_ms": tuple(settings["ladder_ms"])}
-        return Claim(int(row[0]), int(row[1]), KeepalivePolicy(**settings))
+        return Claim(incarnation, int(version), KeepalivePolicy(**settings))
     except (ValueError, TypeError, KeyError, AttributeError, PolicyError) as error:
         raise StoreCorrupt(f"the policy is one that no version of this library writes: {error}") from error
 
