@@ -13,8 +13,9 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from deadreckon.models.audit import CONFORMS, PENDING, VIOLATES, Audit, Filters, Report, Violation, told
-from deadreckon.models.audit_log import Source
+from deadreckon.models.audit import CONFORMS, PENDING, VIOLATES, Audit, Filters, Known, Report, Violation, told
+from deadreckon.models.audit_log import Change, Source
+from deadreckon.models.audit_map import read_map
 
 from .display import console
 from .reports import Target
@@ -33,6 +34,7 @@ HEARTBEAT_SECONDS: Final = 5.0
 @click.option("--junitxml", "junit_file", metavar="FILE", help="Write the results as JUnit XML.")
 @click.option("--rule", "rules", multiple=True, metavar="ID", help="Report violations of this rule alone; repeatable.")
 @click.option("--entity", "entities", multiple=True, metavar="NAME", help="Audit this entity alone; repeatable.")
+@click.option("--map", "map_file", metavar="MAP", help="A map from the log's own words: a TOML file, or a shipped one.")
 @click.option("--lenient", is_flag=True, help="Malformed lines are reported, but don't decide the exit code.")
 def audit(
     logs: tuple[str, ...],
@@ -40,17 +42,21 @@ def audit(
     junit_file: str | None,
     rules: tuple[str, ...],
     entities: tuple[str, ...],
+    map_file: str | None,
     lenient: bool,
 ) -> None:
     """Hold each line of every LOG against the machines, and report what no run of theirs explains.
 
     A LOG has one JSON object a line, in the order of its journal; it may be packed by gzip or zstd, and - is the standard
-    input. Several are read one after the other.
+    input. Several are read one after the other. Shipped maps: cloudflare-agents, iterate, opentelemetry.
     """
     targets = [Target.at(file) if file else None for file in (json_file, junit_file)]
-    work = Audit(Filters(frozenset(rules), frozenset(entities)))
+    mapped = None if map_file is None else read_map(map_file)
+    known = Known() if mapped is None else Known(mapped.unwritten, mapped.not_observable)
+    work = Audit(Filters(frozenset(rules), frozenset(entities)), known)
+    change = None if mapped is None else mapped.lines
     for name in dict.fromkeys(logs):
-        with Reading(console(stderr=True), name, work) as reading:
+        with Reading(console(stderr=True), name, work, change) as reading:
             work.read(reading.source.lines(), name)
     report = work.end()
     shown(report)
@@ -64,8 +70,8 @@ def audit(
 class Reading:
     """Reads one log, and shows how far it is: a bar with throughput on a terminal, a line now and then elsewhere."""
 
-    def __init__(self, out: Console, name: str, work: Audit) -> None:
-        self.source = Source(name, work.malformed, self._advance)
+    def __init__(self, out: Console, name: str, work: Audit, change: Change | None) -> None:
+        self.source = Source(name, work.unread, self._advance, change)
         self._out = out
         self._bar: Progress | None = None
         self._task = TaskID(0)

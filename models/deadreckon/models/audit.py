@@ -103,15 +103,30 @@ class Filters:
     entities: frozenset[str] = frozenset()
 
 
+@attrs.frozen
+class Known:
+    """What is known of the system that wrote a log.
+
+    Attributes:
+        unwritten: types of lines that it never writes, whatever happens.
+        not_observable: rules that its log can't show.
+    """
+
+    unwritten: frozenset[str] = frozenset()
+    not_observable: tuple[str, ...] = ()
+
+
 class Audit:
     """One audit of one or more logs, read as one after the other.
 
     Args:
         filters: what is of interest.
+        known: what is known of the system.
     """
 
-    def __init__(self, filters: Filters | None = None) -> None:
+    def __init__(self, filters: Filters | None = None, known: Known | None = None) -> None:
         self.filters = filters or Filters()
+        self.known = known or Known()
         self.report = Report()
         self.source = ""
         self.number = 0
@@ -142,17 +157,21 @@ class Audit:
                 else:
                     reader(line)
             except Malformed as fault:
-                self.malformed(number, str(fault))
+                self._malformed(number, str(fault))
             except KeyError as fault:
                 if fault.args[0] in line:
                     raise
-                self.malformed(number, f"it has no {fault.args[0]}")
+                self._malformed(number, f"it has no {fault.args[0]}")
             except (NotFollowed, TooMany) as fault:
                 self._leave(line, str(fault) or "more states fit than are followed")
             report.lines += 1
 
-    def malformed(self, number: int, why: str) -> None:
-        """A line could not be read."""
+    def unread(self, number: int, why: str) -> None:
+        """A line of the log is none."""
+        self.report.lines += 1
+        self._malformed(number, why)
+
+    def _malformed(self, number: int, why: str) -> None:
         self.report.malformed.append((self.source, number, why))
 
     def _unknown(self, type_: object) -> None:
@@ -168,11 +187,16 @@ class Audit:
         filtered = direct if not self.filters.entities else self._only(direct, mine)
         clocked = [words for words in mine if words.clock]
 
+        optional = [words for words in mine if type_ in words.optional]
+
         def numbered(line: Line) -> None:
             for words in mine:
                 words.line_number = self.number
             for words in clocked:
                 words.at_ms = line["at"]  # type: ignore[assignment]  # checked where lines are read
+            for words in optional:
+                if type_ in words.absent:
+                    words.absent -= {type_}
             filtered(line)
 
         return numbered
@@ -190,7 +214,7 @@ class Audit:
     def _look_ahead(self, lines: list[tuple[int, Line]]) -> None:
         self._seen |= {type_ for _, line in lines if isinstance(type_ := line.get("type"), str)}
         for words in self._words:
-            words.absent = words.optional - self._seen
+            words.absent = (words.optional | self.known.unwritten) - self._seen
 
     def _policy(self, line: Line) -> None:
         words = self._named.get(str(line.get("machine")))
@@ -260,6 +284,7 @@ class Audit:
                     self._end(words, entity)
             if words.count:
                 report.not_observable += words.not_observable(self._seen)
+        report.not_observable = list(dict.fromkeys((*report.not_observable, *self.known.not_observable)))
         report.verdicts[VIOLATES] = len(self._violating)
         report.verdicts[CONFORMS] = report.entities - report.verdicts[VIOLATES] - report.verdicts[PENDING]
         return report
@@ -279,9 +304,11 @@ class Audit:
         self._violated(words, entity, number_of(rule.id), rule.sentence, self._ended_at, happened, history, None)
 
 
-def audit(logs: Iterable[tuple[str, Iterable[tuple[int, Line]]]], filters: Filters | None = None) -> Report:
+def audit(
+    logs: Iterable[tuple[str, Iterable[tuple[int, Line]]]], filters: Filters | None = None, known: Known | None = None
+) -> Report:
     """Audit logs, each a name and its numbered lines."""
-    one = Audit(filters)
+    one = Audit(filters, known)
     for source, lines in logs:
         one.read(lines, source)
     return one.end()

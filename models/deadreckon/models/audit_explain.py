@@ -35,6 +35,9 @@ BUDGET = "B"
 REFUSALS = 6
 """Refusals that are shown."""
 
+SHORT = 24
+"""Of a history of so many lines every run is tried to be left out; of a longer one, halves, quarters and so on."""
+
 SHRINK_SECONDS = 0.5
 """How long a history is made shorter."""
 
@@ -73,7 +76,7 @@ class _Explainer:
         self.node = rejected.node
         self.monitor: Monitor = rejected.entity.monitor
         self.steps = [step for step in rejected.entity.history if step[1] == rejected.part]
-        _, _, self.key, self.at_ms, _ = self.steps[-1]
+        self.number, _, self.key, self.at_ms, _ = self.steps[-1]
         origin = rejected.entity.origin
         self.origin = self.monitor.start if origin is None else origin[rejected.part]
         self.lenient = Lenient(words.machine, self.monitor.code)
@@ -167,14 +170,18 @@ class _Explainer:
         return node
 
     def _shortest(self, rule: str) -> list[int]:
-        """Lines that suffice: one after the other is left out, as long as the last one is still rejected by that rule."""
+        """Lines that suffice: ever shorter runs of them are left out, as long as that rule still rejects the last one."""
         until = time.monotonic() + SHRINK_SECONDS
-        lines = list(dict.fromkeys(step[0] for step in self.steps))
-        for number in reversed(lines[:-1]):
-            fewer = [one for one in lines if one != number]
-            if number != 0 and time.monotonic() < until and self._rejects(fewer, rule):
-                lines = fewer
-        return [number for number in lines if number != 0]
+        first, *lines, last = dict.fromkeys((self.steps[0][0], *(step[0] for step in self.steps), self.number))
+        size = len(lines)
+        while size > 0 and time.monotonic() < until:
+            short = len(lines) <= SHORT
+            for start in range(len(lines) - size, -1, -1 if short else -size):
+                fewer = [*lines[:start], *lines[start + size :]]
+                if time.monotonic() < until and self._rejects([first, *fewer, last], rule):
+                    lines = fewer
+            size = min(size - 1, len(lines)) if short else size // 2
+        return [number for number in (first, *lines, last) if number != 0]
 
     def _rejects(self, lines: list[int], rule: str) -> bool:
         steps = [step for step in self.steps if step[0] in lines]

@@ -248,6 +248,8 @@ class HoldWords(Words):
             yield (do("boot"),)
         if "release.started" in absent:
             yield (do("start_release"),)
+        if "effect.called" in absent:
+            yield (do("call"),)
 
     def blames(self, key: Key) -> Iterable[Blame]:
         """An error that the caller is told right after a wait failed is that failure, told as an end."""

@@ -41,11 +41,13 @@ class Names(Life):
         slots: the attempts of the current incarnation.
         refused: the slot of the attempt in it that was refused; -1 for none.
         original: whether the original turn may run in it.
+        somewhere: whether the log names no incarnations: each line may be of the last one, or of another.
     """
 
     slots: dict[str, int] = attrs.field(factory=dict)
     refused: int = -1
     original: bool = False
+    somewhere: bool = False
 
     def born(self, name: str | None) -> None:
         """Another incarnation, with nothing under way."""
@@ -134,32 +136,37 @@ class IncidentWords(LivingWords):
     # Lines.
 
     def _turn_started(self, line: Line) -> None:
-        name = text_of(line, "incident")
+        name, _ = text_of(line, "incident"), text_of(line, "incarnation")
         entity = self.entity(name) or self.opened(name)
         if self.lives(entity, line):
-            names = _names(entity)
-            names.original = True
+            _names(entity).original = True
             self.step(entity, line, STARTED)
 
     def _admitted(self, line: Line) -> None:
-        entity = self._followed(line)
+        kind = among(line, "kind", KINDS)
+        if "incarnation" not in line:
+            count = whole_number(line, "count") if "count" in line else -1
+            self._somewhere(line, ("admitted somewhere", kind, count))
+            return
+        attempt, count = text_of(line, "attempt"), whole_number(line, "count")
+        entity = self._followed(line, count)
         if self.lives(entity, line):
             names = _names(entity)
-            attempt = text_of(line, "attempt")
             slot = names.slots.get(attempt, -1)
             if slot < 0:
                 slot = names.slots[attempt] = names.free()
-            key = ("admitted", slot, among(line, "kind", KINDS), whole_number(line, "count"), names.number)
-            self.step(entity, line, key)
+            self.step(entity, line, ("admitted", slot, kind, count, names.number))
 
     def _refused(self, line: Line) -> None:
-        entity = self._followed(line)
+        count = whole_number(line, "count")
+        name = text_of(line, "incarnation")
+        entity = self._followed(line, count)
         names = _names(entity)
-        if text_of(line, "incarnation") in names.past or not self.lives(entity, line):
+        if name in names.past or not self.lives(entity, line):
             return  # A refusal changes nothing, whoever it is told.
         if names.refused < 0:
             names.refused = names.free()
-        self.step(entity, line, ("refused", names.refused, whole_number(line, "count")))
+        self.step(entity, line, ("refused", names.refused, count))
 
     def _work_started(self, line: Line) -> None:
         entity = self.known(line)
@@ -189,20 +196,34 @@ class IncidentWords(LivingWords):
         entity = self.known(line)
         if entity is not None:
             self.somebody_lives(entity, line)
-            self.step(entity, line, key)
+            lost = _names(entity).somewhere and key[0] in ("closed", "sealed")
+            self.step(entity, line, (f"{key[0]} somewhere", *key[1:]) if lost else key)
 
     def _sealed(self, line: Line) -> None:
-        self._of_incident(line, ("sealed", among(line, "reason", REASONS), whole_number(line, "count")))
+        count = whole_number(line, "count") if "count" in line else -1
+        self._of_incident(line, ("sealed", among(line, "reason", REASONS), count))
 
-    def _followed(self, line: Line) -> Entity:
+    def _somewhere(self, line: Line, key: Key) -> None:
+        """An attempt of which nobody knows where it runs; the incident begins with it, if it is not known."""
+        name = text_of(line, "incident")
+        entity = self.entity(name)
+        if entity is None:
+            entity = self.opened(name)
+            self.assume(entity, BORN, STARTED)
+            _names(entity).born(None)
+        _names(entity).somewhere = True
+        self.step(entity, line, key)
+
+    def _followed(self, line: Line, count: int) -> Entity:
         """The incident of an admission; if its beginning is not in the log, one that had as many deaths as it says."""
         name = text_of(line, "incident")
         entity = self.entity(name)
         if entity is not None:
             return entity
+        text_of(line, "incarnation")
         entity = self.opened(name)
         names = _names(entity)
-        count = min(whole_number(line, "count"), cast("RecoveryPolicy", self.policy).max_interrupted_attempts, FOLLOWED)
+        count = min(count, cast("RecoveryPolicy", self.policy).max_interrupted_attempts, FOLLOWED)
         self.assume(entity, BORN, STARTED)
         for death in range(1, count):
             self.assume(entity, DIED, BORN, ("admitted", 0, "replay", death, death + 1))
@@ -246,7 +267,8 @@ class IncidentWords(LivingWords):
             case ("sealed", str(reason), int(count)):
                 word = Reason.INTERRUPTED if reason == INTERRUPTED else Reason.PREDICATE
                 for slot in range(SLOTS):
-                    yield (do("seal", slot=slot), see("buffered.reason", word), see("buffered.interrupted", count))
+                    counted = () if count < 0 else (see("buffered.interrupted", count),)
+                    yield (do("seal", slot=slot), see("buffered.reason", word), *counted, do("sync"))
             case ("parked",):
                 yield (do("park"), do("sync"))
             case ("unparked",):
@@ -255,6 +277,8 @@ class IncidentWords(LivingWords):
                 yield (do("tick", elapsed_ms=2), do("sweep"))
             case ("from the dead", int(caller)):
                 yield (do("call_from_the_dead", slot=SLOTS - 1), see(f"buffered.attempts[{SLOTS - 1}]", caller))
+            case (str(kind), *_) if kind.endswith("somewhere"):
+                yield from _somewhere(key)
             case _:
                 yield from self.life_moves(key)
 
@@ -310,6 +334,27 @@ def _refusals(slot: int, count: int) -> Iterator[Move]:
 def _original_ends() -> Iterator[Move]:
     for outcome in (Outcome.DONE, Outcome.YIELDED):
         yield (do("end_original", outcome=outcome), do("sync"), do("report_original"))
+
+
+def _somewhere(key: Key) -> Iterator[Move]:
+    """Lines of a log that names no incarnations: one attempt at a time, after whatever happened unseen."""
+    ended = (do("finish", slot=0, outcome=Outcome.YIELDED), do("sync"), do("report", slot=0))
+    anew = (do("crash"), do("boot"))
+    for before in ((), ended, anew, (*ended, *anew)):
+        match key:
+            case ("admitted somewhere", str(kind), int(count)):
+                counted = () if count < 0 else (see("buffered.interrupted", count),)
+                yield (*before, do(KINDS[kind], slot=0, keep_going=True), see("buffered.reason", Reason.NONE), *counted)
+            case ("closed somewhere",):
+                yield (*before, do("finish", slot=0, outcome=Outcome.DONE), see("buffered.status", Status.CLOSED))
+                callback = (do("deliver", slot=1, keep_going=True), do("finish", slot=1, outcome=Outcome.DONE))
+                yield (*before, *callback, see("buffered.status", Status.CLOSED))
+            case ("sealed somewhere", str(reason), _):
+                soft = reason != INTERRUPTED
+                word = Reason.PREDICATE if soft else Reason.INTERRUPTED
+                refused = (do("replay", slot=0, keep_going=not soft), do("sync"), do("deliver_terminal", slot=0))
+                sealed = (do("sync"), do("seal", slot=0), see("buffered.reason", word), do("sync"))
+                yield (*before, *refused, *sealed)
 
 
 def _names(entity: Entity) -> Names:

@@ -248,6 +248,10 @@ class KeepaliveWords(Words):
         yield (do("boot"),)
         yield from ((do("act", slot=slot),) for slot in SLOTS)
         yield (do("stand_down"),)
+        if "count.cleared" in absent:
+            yield (given_not("record.revivals", 0), do("reset"))
+        if "revival.failed" in absent:
+            yield (do("fail"),)
 
     def blames(self, key: Key) -> Iterable[Blame]:
         """A revival whose number fell: the count was lost at the last death. An alarm: what armed it did."""

@@ -7,7 +7,7 @@ import io
 import json
 import sys
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO, Final, cast
 
@@ -23,8 +23,8 @@ UNDATED: Final = frozenset({"policy", "log.ended"})
 EVERY: Final = 5_000
 """After so many lines it is said how far it is."""
 
-Change = Callable[[dict[str, object]], "Line | None"]
-"""What a map makes of a line; None if it is not wanted."""
+Change = Callable[[dict[str, object]], Iterable[Line]]
+"""What a map makes of an object of the log: its lines."""
 
 
 @attrs.define
@@ -88,23 +88,34 @@ class Source:
                     raise ValueError("more than one value")
                 if found.__class__ is not dict:
                     raise ValueError("it is no object")
-                if change is not None:
-                    found = change(found)
-                    if found is None:
-                        continue
-                at = found.get("at")
-                if at.__class__ is not int:
-                    self._date(found, at)
-                else:
-                    self._last_at_ms = at
+                if change is None:
+                    at = found.get("at")
+                    if at.__class__ is int:
+                        self._last_at_ms = at
+                    else:
+                        self._date(found, at)
+                    yield number, found
+                    continue
             except (ValueError, RecursionError) as fault:
                 self._odd(raw, number, fault)
                 continue
-            yield number, found
+            yield from self._changed(raw, number, found, change)
+
+    def _changed(self, raw: bytes, number: int, found: dict[str, object], change: Change) -> Iterator[tuple[int, Line]]:
+        """What a map makes of one object, dated."""
+        try:
+            for line in change(found):
+                dated = dict(line)
+                self._date(dated, dated.get("at"))
+                yield number, dated
+        except (ValueError, TypeError) as fault:
+            self._odd(raw, number, fault)
 
     def _date(self, line: dict[str, object], at: object) -> None:
         """Give a line its time as a number."""
-        if isinstance(at, str):
+        if type(at) is int:
+            self._last_at_ms = at
+        elif isinstance(at, str):
             try:
                 line["at"] = self._last_at_ms = instant(at)
             except ValueError:
@@ -124,7 +135,8 @@ class Source:
         return self._raw.tell() if self.size is not None else 0
 
     def _unpacked(self) -> BinaryIO:
-        buffered = cast("io.BufferedReader", self._raw)
+        raw = self._raw
+        buffered = raw if isinstance(raw, io.BufferedReader) else io.BufferedReader(cast("io.RawIOBase", raw))
         magic = buffered.peek(4)[:4]
         if magic.startswith(GZIP):
             return cast("BinaryIO", gzip.open(buffered))
