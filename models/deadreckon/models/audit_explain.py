@@ -172,7 +172,8 @@ class _Explainer:
     def _shortest(self, rule: str) -> list[int]:
         """Lines that suffice: ever shorter runs of them are left out, as long as that rule still rejects the last one."""
         until = time.monotonic() + SHRINK_SECONDS
-        first, *lines, last = dict.fromkeys((self.steps[0][0], *(step[0] for step in self.steps), self.number))
+        first, last = self.steps[0][0], self.number
+        lines = list(dict.fromkeys(step[0] for step in self.steps if step[0] not in (first, last)))
         size = len(lines)
         while size > 0 and time.monotonic() < until:
             short = len(lines) <= SHORT
@@ -181,7 +182,7 @@ class _Explainer:
                 if time.monotonic() < until and self._rejects([first, *fewer, last], rule):
                     lines = fewer
             size = min(size - 1, len(lines)) if short else size // 2
-        return [number for number in (first, *lines, last) if number != 0]
+        return [number for number in dict.fromkeys((first, *lines, last)) if number != 0]
 
     def _rejects(self, lines: list[int], rule: str) -> bool:
         steps = [step for step in self.steps if step[0] in lines]
