@@ -14,7 +14,7 @@ from deadreckon.proofs.certificate import Certificate
 from deadreckon.proofs.prove import stored_invariants
 from deadreckon.spec import Machine
 from deadreckon.spec.keepalive import initial
-from deadreckon.spec.keepalive_rules import Ghost
+from deadreckon.spec.keepalive_ghost import Ghost
 from deadreckon.spec.keepalive_state import NEVER, RESET_VERB, Cleared, KeepalivePolicy, Pass, Record, State
 from deadreckon.spec.machines import keepalive
 from tests.quality.walk import MachineWalk

@@ -222,7 +222,7 @@ class Steps:
 
     async def confirm(self) -> State:
         """The early look after a revival."""
-        return await self._act("confirm", spec.confirm)
+        return await self._act("confirm", lambda state: spec.confirm(self._policy, state))
 
     async def probe(self) -> State:
         """Somebody asks the host whether it is well, and it says so."""

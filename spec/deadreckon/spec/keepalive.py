@@ -33,7 +33,7 @@ Decided conflicts
     * Evidence is written when the count reaches the threshold. From there on no revival acts before it is durable,
       and none reaches the plateau: a journal that is away holds the revival up, since both are written to it.
     * A host that was asked to stop and ended has settled what it owed. Its count stays: stopping is not a reset.
-    * A busy look at a due alarm comes again after one lead; during a pass, after the distance of its rung.
+    * A due look that finds the host busy, or a revival under way, comes again after one lead: the rung has passed.
     * A wedge is time since the oldest settle owed. A wedged host is put down before it is revived; a pass that hangs as
       long is put down too, and the next look starts another.
     * An alarm that is early (the platform's alarm is shared) changes nothing. One may be late: no rule needs it punctual.
@@ -63,6 +63,7 @@ from .keepalive_words import (
     forgotten,
     is_due,
     looked,
+    looked_early,
     owed_at,
     own,
     probed,
@@ -71,6 +72,7 @@ from .keepalive_words import (
     recovering,
     returned,
     set_at,
+    still_owed,
     told,
     tracked_at,
     wanted_at,
@@ -133,7 +135,8 @@ def settle(state: State, slot: int) -> State:
 def settle_failed(state: State, slot: int) -> State:
     """Work fails: what it stood for is still owed."""
     require(state.running_since_ms[slot] != NEVER, "K3", "no work is in flight in this slot")
-    return attrs.evolve(state, running_since_ms=set_at(state.running_since_ms, slot, NEVER), failed_seen=True)
+    running = set_at(state.running_since_ms, slot, NEVER)
+    return attrs.evolve(state, running_since_ms=running, owed=still_owed(state.owed, slot), failed_seen=True)
 
 
 def fire(policy: KeepalivePolicy, state: State, jitter_ms: int) -> State:
@@ -197,12 +200,12 @@ def fail(state: State) -> State:
     return attrs.evolve(state, reviving=Pass.IDLE, pass_count=0, failed_seen=True)
 
 
-def confirm(state: State) -> State:
+def confirm(policy: KeepalivePolicy, state: State) -> State:
     """The early look after a revival: it can only disarm."""
     require(state.confirm_at_ms != NEVER and state.now_ms >= state.confirm_at_ms, "K3", "there is no early look due")
     if quiet_clean(state) and belongs(state.record, state.lifetime):
         return disarmed(state, state.record)
-    return attrs.evolve(state, confirm_at_ms=NEVER)
+    return looked_early(policy, state)
 
 
 def probe(state: State) -> State:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from .keepalive_rules import Ghost, evident, in_time, rung_ends
+from .keepalive_ghost import Ghost
+from .keepalive_rules import evident, in_time, rung_ends
 from .keepalive_state import NEVER, KeepalivePolicy, Pass, State
 from .keepalive_words import belongs, distance, in_flight, passing, recorded
 from .language import always
@@ -85,7 +86,8 @@ def l8(policy: KeepalivePolicy, state: State, ghost: Ghost) -> bool:
 @always("L8a", "the next retry of a revival under way comes no later than its rung", source=SOURCE, lemma=True)
 def l8a(policy: KeepalivePolicy, state: State, ghost: Ghost) -> bool:
     record = state.record
-    return not passing(state) or not recorded(state) or record.armed_at_ms <= rung_ends(policy, record, ghost)
+    late = max(rung_ends(policy, record), ghost.looked_at_ms + policy.lead_ms)
+    return not passing(state) or not recorded(state) or record.armed_at_ms <= late
 
 
 @always(

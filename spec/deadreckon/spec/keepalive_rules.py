@@ -1,12 +1,13 @@
 """What must hold of the keepalive: rules K1 to K12. The number is the protocol's; a letter marks a further clause.
 
-The ghost is what really happened. It is moved on by :func:`observe` after each step, and no transition sees it.
+The ghost that they read is in ``keepalive_ghost.py``.
 """
 
 from __future__ import annotations
 
 import attrs
 
+from .keepalive_ghost import Ghost, acts, begins, same_count
 from .keepalive_state import NEVER, Cleared, KeepalivePolicy, Pass, Record, State, rungs_of
 from .keepalive_words import belongs, distance, in_flight, is_due, own
 from .language import always, eventually
@@ -14,94 +15,11 @@ from .language import always, eventually
 PROTOCOL = "protocols/keepalive.md"
 FIELD = "facts/keepalive.md"
 
-
-@attrs.frozen
-class Ghost:
-    """What really happened.
-
-    Attributes:
-        revivals: passes begun since the count was last cleared.
-        started_at_ms: when the last of them began.
-        looked_at_ms: when a due alarm was last looked at, or the count cleared.
-        settled_clean: whether work settled well since the last revival, in this life of the host.
-        reports: facts of evidence for this version and epoch.
-        alarm_lost: whether the platform has lost the alarm, and nobody has set it since.
-        losses: how many alarms the platform has lost.
-        troubled_late: whether anything happened from outside (a death, a failure, new work, a reset, a deploy) after the
-            first millisecond; it bounds the scope that judges whether the host comes to rest.
-    """
-
-    revivals: int = 0
-    started_at_ms: int = 0
-    looked_at_ms: int = 0
-    settled_clean: bool = False
-    reports: int = 0
-    alarm_lost: bool = False
-    losses: int = 0
-    troubled_late: bool = False
-
-
-def begins(before: State, after: State) -> bool:
-    """Whether a revival begins in this step."""
-    return before.reviving != Pass.RECORDED and after.reviving == Pass.RECORDED
-
-
-def acts(before: State, after: State) -> bool:
-    """Whether a revival acts in this step."""
-    return before.reviving != Pass.ACTING and after.reviving == Pass.ACTING
-
-
-def same_count(before: Record, after: Record) -> bool:
-    """Whether nobody cleared the count in this step."""
-    return before.epoch == after.epoch and before.lifetime == after.lifetime and before.version == after.version
-
-
-def pushed(before: State, after: State) -> bool:
-    """Whether a due alarm was looked at in this step, or the count cleared."""
-    looked = before.record != after.record and is_due(before.record, before.now_ms)
-    return looked or not same_count(before.record, after.record)
-
-
-def settles_well(before: State, after: State) -> bool:
-    """Whether work ends well in this step."""
-    ended = any(
-        old != NEVER and new == NEVER for old, new in zip(before.running_since_ms, after.running_since_ms, strict=True)
-    )
-    return ended and after.alive and after.clean_seen and before.failed_seen == after.failed_seen
-
-
-def loses_alarm(before: State, after: State) -> bool:
-    """Whether the platform forgets the alarm in this step."""
-    forgotten = before.alarm_at_ms != NEVER and after.alarm_at_ms == NEVER
-    return forgotten and before.record == after.record and before.alive == after.alive
-
-
-def troubled(before: State, after: State) -> bool:
-    """Whether something happens from outside in this step, which the host then has to recover from."""
-    fails = (before.alive and not after.alive) or (after.failed_seen and not before.failed_seen)
-    world = before.version != after.version or before.lifetime != after.lifetime or loses_alarm(before, after)
-    working = any(
-        old == NEVER and new != NEVER for old, new in zip(before.running_since_ms, after.running_since_ms, strict=True)
-    )
-    by_hand = after.record.cleared_by == Cleared.HAND and not same_count(before.record, after.record)
-    return fails or world or by_hand or (working and not acts(before, after))
-
-
-def observe(before: State, after: State, ghost: Ghost) -> Ghost:
-    """Move the ghost on."""
-    kept = same_count(before.record, after.record)
-    first = begins(before, after)
-    lives_on = after.alive and not first and kept
-    return Ghost(
-        revivals=(ghost.revivals if kept else 0) + (1 if first else 0),
-        started_at_ms=after.now_ms if first else ghost.started_at_ms,
-        looked_at_ms=after.now_ms if pushed(before, after) else ghost.looked_at_ms,
-        settled_clean=lives_on and (ghost.settled_clean or settles_well(before, after)),
-        reports=(ghost.reports if kept else 0) + after.reported_facts - before.reported_facts,
-        alarm_lost=after.alarm_at_ms != after.record.armed_at_ms and (ghost.alarm_lost or loses_alarm(before, after)),
-        losses=ghost.losses + (1 if loses_alarm(before, after) else 0),
-        troubled_late=ghost.troubled_late or (after.now_ms > 1 and troubled(before, after)),
-    )
+KEEP_WHAT_IS_OWED = (
+    *("act", "arm", "ask_to_stop", "boot", "confirm", "deploy", "die", "fail", "fire", "lose_alarm", "probe", "report"),
+    *("reset", "settle_failed", "stand_down", "stray_fire", "succeed", "tick", "track"),
+)
+"""The actions that release nobody from anything: all but ``settle``, ``end`` and ``recreate``."""
 
 
 @always(
@@ -151,7 +69,8 @@ def k2(policy: KeepalivePolicy, before: State, after: State, ghost: Ghost) -> bo
 )
 def k3(before: State, after: State, ghost: Ghost) -> bool:
     old, new = before.record, after.record
-    if old.lifetime != new.lifetime or new.revivals >= old.revivals:
+    falls = new.revivals < old.revivals or (old.revivals > 0 and not same_count(old, new))
+    if old.lifetime != new.lifetime or not falls:
         return True
     clean = not in_flight(before) and ghost.settled_clean and not before.failed_seen and not any(before.owed)
     lawful = (
@@ -170,6 +89,27 @@ def k3(before: State, after: State, ghost: Ghost) -> bool:
 )
 def k3a(before: State, after: State) -> bool:
     return not belongs(before.record, before.lifetime) or after.record.revivals == before.record.revivals
+
+
+@always(
+    "K3b",
+    "nobody but a person clears the count by hand",
+    source=f"{PROTOCOL} K3",
+    on=("boot", "fire", "stray_fire", "confirm", "end", "die", "deploy"),
+)
+def k3b(before: State, after: State) -> bool:
+    return before.record.epoch == after.record.epoch or after.record.cleared_by != Cleared.HAND
+
+
+@always(
+    "K3c",
+    "the early look after a revival can only disarm",
+    source=f"{PROTOCOL} decided conflicts",
+    on=("confirm",),
+)
+def k3c(before: State, after: State) -> bool:
+    at_rest = after.record.armed_at_ms == NEVER and after.record.revivals == 0
+    return after.reviving == before.reviving and (after.record == before.record or at_rest)
 
 
 @always(
@@ -240,7 +180,8 @@ def k7(before: State, after: State) -> bool:
 def k8(before: State, after: State) -> bool:
     due = belongs(before.record, before.lifetime) and is_due(before.record, before.now_ms)
     same = attrs.evolve(after, alarm_at_ms=before.alarm_at_ms) == before
-    return due or not before.alive or same
+    booted = not begins(before, after) and not in_flight(after) and after.owed == before.owed
+    return due or (same if before.alive else booted)
 
 
 @always("K8a", "at most one revival pass runs per host", source=f"{PROTOCOL} K8; {FIELD} S6")
@@ -273,17 +214,16 @@ def k9b(policy: KeepalivePolicy, state: State) -> bool:
     return state.record.revivals <= rungs_of(policy) or evident(state, state.record)
 
 
-def rung_ends(policy: KeepalivePolicy, record: Record, ghost: Ghost) -> int:
-    """The latest instant at which the current rung, or one that a look pushed on, may end."""
-    since = max(record.last_revival_at_ms, ghost.looked_at_ms)
-    return since + distance(policy, record.revivals) + policy.jitter_ms
+def rung_ends(policy: KeepalivePolicy, record: Record) -> int:
+    """The latest instant at which the current rung may end."""
+    return record.last_revival_at_ms + distance(policy, record.revivals) + policy.jitter_ms
 
 
 def in_time(policy: KeepalivePolicy, record: Record, ghost: Ghost, since_ms: int) -> bool:
     """Whether work in flight since then has a look armed that is early enough."""
     at_ms = record.armed_at_ms
     early = at_ms <= max(since_ms, ghost.looked_at_ms) + policy.lead_ms
-    return at_ms != NEVER and (early or (record.revivals > 0 and at_ms <= rung_ends(policy, record, ghost)))
+    return at_ms != NEVER and (early or (record.revivals > 0 and at_ms <= rung_ends(policy, record)))
 
 
 @always(
@@ -336,6 +276,41 @@ def k11(state: State) -> bool:
 def k11a(state: State) -> bool:
     armed = belongs(state.record, state.lifetime) and state.record.armed_at_ms != NEVER
     return not any(state.owed) or armed
+
+
+@always(
+    "K11c",
+    "what is owed is owed until it settles well, the host ends as it was asked to, or the stream is recreated",
+    source=f"{PROTOCOL} K11, decided conflicts",
+    on=KEEP_WHAT_IS_OWED,
+)
+def k11c(before: State, after: State) -> bool:
+    return all(new or not old for old, new in zip(before.owed, after.owed, strict=True))
+
+
+@always(
+    "K11d",
+    "a settle or an end releases only what it is of: the work that ran, the host that was asked to stop",
+    source=f"{PROTOCOL} K11, K7",
+    on=("settle", "end"),
+)
+def k11d(before: State, after: State) -> bool:
+    return all(
+        new or not old or (before.stopping and not after.alive) or (since != NEVER and later == NEVER and after.alive)
+        for old, new, since, later in zip(
+            before.owed, after.owed, before.running_since_ms, after.running_since_ms, strict=True
+        )
+    )
+
+
+@always(
+    "K11e",
+    "a revival that acts takes up all that is owed",
+    source=f"{PROTOCOL} actions; {FIELD} 1.3 T5",
+    on=("act",),
+)
+def k11e(before: State, after: State) -> bool:
+    return all(not owed or since != NEVER for owed, since in zip(before.owed, after.running_since_ms, strict=True))
 
 
 @always(

@@ -7,6 +7,7 @@ from . import keepalive_lemmas as lemmas
 from . import keepalive_rules as rules
 from . import keepalive_witnesses as witnesses
 from .keepalive import initial
+from .keepalive_ghost import Ghost, observe
 from .keepalive_state import NEVER, KeepalivePolicy, Pass, State, policy_is_valid
 from .keepalive_variants import VARIANTS
 from .language import Among, Between, Rule
@@ -40,26 +41,26 @@ def kept(state: State) -> bool:
     return all(since == NEVER or owed for since, owed in zip(state.running_since_ms, state.owed, strict=True))
 
 
-def climbing(state: State, ghost: rules.Ghost) -> bool:
+def climbing(state: State, ghost: Ghost) -> bool:
     """Bounds of the scope *climbing*."""
     alone = steady(state) and one_at_a_time(state) and kept(state)
     return alone and ghost.losses == 0 and punctual(state) and state.record.epoch == 0 and state.now_ms <= 6
 
 
-def clearing(state: State, ghost: rules.Ghost) -> bool:
+def clearing(state: State, ghost: Ghost) -> bool:
     """Bounds of the scope *clearing*."""
     few = state.record.epoch <= 2 and state.record.revivals <= 2 and state.lifetime == 1
     calm = one_at_a_time(state) and kept(state) and not state.stopping and not state.failed_seen
     return calm and few and ghost.losses == 0 and punctual(state) and state.now_ms <= 4
 
 
-def overlapping(state: State, ghost: rules.Ghost) -> bool:
+def overlapping(state: State, ghost: Ghost) -> bool:
     """Bounds of the scope *overlapping*."""
     few = state.record.epoch <= 1 and state.record.revivals <= 2
     return steady(state) and few and ghost.losses == 0 and state.now_ms <= 4
 
 
-def replacing(state: State, ghost: rules.Ghost) -> bool:
+def replacing(state: State, ghost: Ghost) -> bool:
     """Bounds of the scope *replacing*."""
     few = state.record.epoch <= 1 and state.record.revivals <= 1 and state.version == 1 and state.lifetime <= 2
     return one_at_a_time(state) and kept(state) and few and ghost.losses == 0 and state.now_ms <= 3
@@ -75,7 +76,7 @@ def prompt(state: State) -> bool:
     return looks and works and (state.reviving == Pass.IDLE or state.now_ms <= record.last_revival_at_ms + 1)
 
 
-def recovering(state: State, ghost: rules.Ghost) -> bool:
+def recovering(state: State, ghost: Ghost) -> bool:
     """Bounds of the scope *recovering*."""
     early = not ghost.troubled_late and steady(state) and one_at_a_time(state)
     heals = ghost.losses <= 1 and (not ghost.alarm_lost or not state.alive)
@@ -89,8 +90,8 @@ keepalive = Machine(
     state=State,
     policy=KeepalivePolicy,
     policy_valid=policy_is_valid,
-    ghost=rules.Ghost,
-    observe=rules.observe,
+    ghost=Ghost,
+    observe=observe,
     initial=(initial,),
     actions=(
         action(keepalive_actions.boot),

@@ -19,12 +19,15 @@ from .keepalive_words import (
     cleared_at,
     counted,
     deployed,
+    distance,
     ends_clean,
     hangs,
     hung,
     in_flight,
     is_due,
+    looked_early,
     nothing_owed,
+    owed_at,
     own,
     passing,
     plateau,
@@ -33,9 +36,12 @@ from .keepalive_words import (
     quiet_clean,
     rearmed,
     recorded,
+    recovering,
     returned,
     revived,
     rushed,
+    set_at,
+    still_owed,
     surviving,
     told,
     tracked_at,
@@ -70,6 +76,13 @@ def nobody_asks(state: State) -> bool:
 def counted_later(policy: KeepalivePolicy, record: Record, now_ms: int, jitter_ms: int) -> Record:
     """The record waits for how the attempt ends."""
     return attrs.evolve(record, armed_at_ms=NEVER)
+
+
+def returned_and_counted(policy: KeepalivePolicy, state: State) -> State:
+    """The attempt is counted now that it has ended."""
+    record = own(state)
+    ended = attrs.evolve(record, revivals=record.revivals + 1, lifetime_total=record.lifetime_total + 1)
+    return armed(state, ended, state.now_ms + distance(policy, ended.revivals))
 
 
 def recorded_later(state: State) -> bool:
@@ -208,6 +221,37 @@ def any_jitter(policy: KeepalivePolicy, jitter_ms: int) -> bool:
     return True
 
 
+def counted_afresh(policy: KeepalivePolicy, record: Record, now_ms: int, jitter_ms: int) -> Record:
+    """Each revival is the first of an epoch of its own."""
+    first = attrs.evolve(record, revivals=0, epoch=record.epoch + (0 if record.revivals == 0 else 1))
+    return counted(policy, first, now_ms, jitter_ms)
+
+
+def forgiven(owed: tuple[bool, ...], slot: int) -> tuple[bool, ...]:
+    """Work that failed is owed no more."""
+    return owed_at(owed, slot, False)
+
+
+def looked_and_armed(policy: KeepalivePolicy, state: State) -> State:
+    """The early look decides when the next one comes."""
+    return armed(attrs.evolve(state, confirm_at_ms=NEVER), own(state), state.now_ms + policy.lead_ms)
+
+
+def deployed_by_hand(policy: KeepalivePolicy, state: State, record: Record) -> Record:
+    """Whoever deploys is a person, too."""
+    return attrs.evolve(rushed(policy, state, record, Cleared.HAND), version=state.version)
+
+
+def all_released(owed: tuple[bool, ...], slot: int, value: bool) -> tuple[bool, ...]:
+    """One good settle stands for all."""
+    return owed_at(owed, slot, True) if value else tuple(False for _ in owed)
+
+
+def empty_turn(state: State, slot: int) -> tuple[int, ...]:
+    """The revival asks whether the host is well, and leaves what is owed to whoever comes next."""
+    return set_at(state.running_since_ms, slot, state.now_ms)
+
+
 VARIANTS = (
     Variant(
         "success-rearms-lead",
@@ -234,7 +278,7 @@ VARIANTS = (
         "count-after-attempt",
         "K1",
         "the revival is recorded when it has ended",
-        (swap(counted, counted_later), swap(recorded, recorded_later)),
+        (swap(counted, counted_later), swap(recorded, recorded_later), swap(returned, returned_and_counted)),
     ),
     Variant("count-in-host", "K5", "the count dies with the host", (swap(surviving, lost_with_host),)),
     Variant(
@@ -334,4 +378,10 @@ VARIANTS = (
     Variant("wedge-unseen", "K11b", "a host that hangs is busy for ever", (swap(wedged, unwatched),)),
     Variant("hang-unseen", "K11b", "a revival that hangs is waited for, for ever", (swap(hung, patient),)),
     Variant("jitter-unbounded", "K1a", "jitter stretches a distance at will", (swap(allowed_jitter, any_jitter),)),
+    Variant("cleared-in-the-count", "K3", "each revival begins an epoch of its own", (swap(counted, counted_afresh),)),
+    Variant("failure-forgives", "K11c", "work that failed is owed no more", (swap(still_owed, forgiven),)),
+    Variant("early-look-rearms", "K3c", "the early look decides the next", (swap(looked_early, looked_and_armed),)),
+    Variant("empty-recovery", "K11e", "a revival leaves what is owed alone", (swap(recovering, empty_turn),)),
+    Variant("deploy-by-hand", "K3b", "a deploy is recorded as a reset by hand", (swap(deployed, deployed_by_hand),)),
+    Variant("settle-forgives-all", "K11d", "one good settle stands for all", (swap(owed_at, all_released),)),
 )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from .keepalive_rules import PROTOCOL, Ghost, acts, begins
+from .keepalive_ghost import Ghost, acts, begins
+from .keepalive_rules import PROTOCOL
 from .keepalive_state import NEVER, Cleared, KeepalivePolicy, Pass, State, rungs_of
 from .keepalive_words import belongs, in_flight, is_due
 from .language import sometimes
@@ -100,3 +101,18 @@ def s16(before: State, after: State) -> bool:
 @sometimes("S17", "a revival that hangs is put down", source=PROTOCOL, beside=("K11b",), on=("fire", "stray_fire"))
 def s17(before: State, after: State) -> bool:
     return before.reviving == Pass.ACTING and after.reviving == Pass.IDLE
+
+
+@sometimes("S18", "work that was owed settles well", source=PROTOCOL, beside=("K11c", "K11d"), on=("settle",))
+def s18(before: State, after: State) -> bool:
+    return any(before.owed) and not any(after.owed)
+
+
+@sometimes("S19", "a revival takes up what is owed", source=PROTOCOL, beside=("K11e",), on=("act",))
+def s19(before: State, after: State) -> bool:
+    return any(before.owed) and not in_flight(before) and in_flight(after)
+
+
+@sometimes("S20", "an early look finds the host at work", source=PROTOCOL, beside=("K3b", "K3c"), on=("confirm",))
+def s20(before: State, after: State) -> bool:
+    return in_flight(before) and after.record.revivals > 0

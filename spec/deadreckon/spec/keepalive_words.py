@@ -209,10 +209,10 @@ def hung(policy: KeepalivePolicy, state: State, record: Record) -> bool:
 
 def hangs(policy: KeepalivePolicy, state: State, record: Record) -> State:
     """A due alarm during a pass: it goes on, unless it has hung so long that it is put down (K8)."""
+    going = state
     if hung(policy, state, record):
-        given_up = attrs.evolve(forgotten(state), reviving=Pass.IDLE, pass_count=0, failed_seen=True)
-        return armed(given_up, record, state.now_ms + policy.lead_ms)
-    return armed(state, record, state.now_ms + distance(policy, record.revivals))
+        going = attrs.evolve(forgotten(state), reviving=Pass.IDLE, pass_count=0, failed_seen=True)
+    return armed(going, record, state.now_ms + policy.lead_ms)
 
 
 def looked(policy: KeepalivePolicy, state: State, jitter_ms: int) -> State:
@@ -274,6 +274,16 @@ def recovering(state: State, slot: int) -> tuple[int, ...]:
         for owed, since in zip(state.owed, state.running_since_ms, strict=True)
     )
     return set_at(started, slot, state.now_ms) if all(since == NEVER for since in started) else started
+
+
+def still_owed(owed: tuple[bool, ...], slot: int) -> tuple[bool, ...]:
+    """What is owed after the work of *slot* has failed: all that was (K11)."""
+    return owed
+
+
+def looked_early(policy: KeepalivePolicy, state: State) -> State:
+    """An early look that finds no quiet clean run: it leaves the next one to the rung (K3)."""
+    return attrs.evolve(state, confirm_at_ms=NEVER)
 
 
 def returned(policy: KeepalivePolicy, state: State) -> State:
