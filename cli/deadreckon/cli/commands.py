@@ -16,6 +16,7 @@ from .auditing import audit
 from .checking import ENGINES, Plan, Task, defect_tasks, tasks
 from .conforming import conform
 from .display import Display, Pulse, console, defects_table, failure_line, rules_table, story_table
+from .exporting import Exports, itf_option, mermaid_option
 from .holds import holds
 from .hosts import hosts
 from .pool import Outcome, run
@@ -24,7 +25,7 @@ from .reports import Target, as_json, as_junit, version
 from .requests import requests
 from .showing import FORMATS, shown
 from .simulating import STEPS, STORES, Request, failed, implemented, walks
-from .traces import counted
+from .traces import Story, counted
 from .verdicts import VIOLATED, MachineReport, exit_code, report
 
 LIMITS = "Exit codes: 0 all holds; 1 a rule is violated or a variant survives; 2 wrong usage, or not known."
@@ -122,6 +123,8 @@ json_option = click.option("--json", "json_file", metavar="FILE", help="Write th
     "--engine", "engines", type=click.Choice(ENGINES), multiple=True, help="Use this one; repeatable.  [default: all]"
 )
 @click.option("--rule", "rules", multiple=True, metavar="ID", help="Check this rule alone; repeatable.")
+@itf_option
+@mermaid_option
 def check(
     machines: tuple[str, ...],
     json_file: str | None,
@@ -132,6 +135,8 @@ def check(
     no_defects: bool,
     engines: tuple[str, ...],
     rules: tuple[str, ...],
+    itf_file: str | None,
+    mermaid_file: str | None,
 ) -> None:
     """Check every rule of every MACHINE by every engine, and refute every known-bad variant.
 
@@ -148,6 +153,7 @@ def check(
     targets = [Target.at(file) if file else None for file in (json_file, junit_file)]
     if json_file and junit_file and os.path.abspath(json_file) == os.path.abspath(junit_file):
         raise CallerError(f"--json and --junitxml both name {json_file}: one would overwrite the other, name two files")
+    exports = Exports.at(itf_file, mermaid_file)
     outcome = worked([task for one in found for task in tasks(one.reference, one.machine, plan)], jobs)
     reports = [report(one.given, one.machine, plan, outcome.findings) for one in found]
     if not outcome.stopped:
@@ -155,6 +161,10 @@ def check(
         for target, form in zip(targets, (as_json, as_junit), strict=True):
             if target is not None:
                 target.write(form(reports))
+        failures = [
+            (f"{one.machine.name}: {failure.subject}", failure.story) for one in reports for failure in one.failures
+        ]
+        export(exports, failures)
     conclude(reports, outcome)
 
 
@@ -162,8 +172,17 @@ def check(
 @click.argument("machine", required=False)
 @click.argument("name", required=False)
 @json_option
+@itf_option
+@mermaid_option
 @jobs_option
-def defects(machine: str | None, name: str | None, json_file: str | None, jobs: int) -> None:
+def defects(
+    machine: str | None,
+    name: str | None,
+    json_file: str | None,
+    itf_file: str | None,
+    mermaid_file: str | None,
+    jobs: int,
+) -> None:
     """Refute every known-bad variant of every machine, or of MACHINE, or the one called NAME.
 
     With NAME the shortest counterexample is printed, step by step.
@@ -173,6 +192,7 @@ def defects(machine: str | None, name: str | None, json_file: str | None, jobs: 
     if name is not None:
         found[0].machine.variant(name)  # refuses an unknown name
     target = Target.at(json_file) if json_file else None
+    exports = Exports.at(itf_file, mermaid_file)
     work = [task for one in found for task in defect_tasks(one.reference, one.machine, plan, name)]
     outcome = worked(work, jobs)
     reports = [report(one.given, one.machine, plan, outcome.findings) for one in found]
@@ -181,6 +201,9 @@ def defects(machine: str | None, name: str | None, json_file: str | None, jobs: 
             print_defect(one) if name is not None else console().print(defects_table(one))
         if target is not None:
             target.write(as_json(reports))
+        export(
+            exports, [(f"{one.machine.name}, {defect.name}", defect.story) for one in reports for defect in one.defects]
+        )
     conclude(reports, outcome)
 
 
@@ -236,6 +259,12 @@ def simulate(
     if failure is not None:
         console(stderr=True).print(f"{failed(failure)}\n\nreplay: {request.replay}", soft_wrap=True)
         click.get_current_context().exit(1)
+
+
+def export(exports: Exports, stories: Sequence[tuple[str, Story | None]]) -> None:
+    """Write the first trace that there is, if it was asked for."""
+    if told := exports.write([(title, story) for title, story in stories if story is not None]):
+        console().print(told, soft_wrap=True)
 
 
 def worked(work: list[Task], jobs: int) -> Outcome:

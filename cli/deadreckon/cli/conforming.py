@@ -15,7 +15,7 @@ from rich.text import Text
 
 from deadreckon.models.conformance import OK, RUNS, SEEDS, STEPS, Conformance, Step, broken_words, moved
 from deadreckon.models.driver import Lack, words
-from deadreckon.models.foreign import TIMEOUT_S, CommandDriver
+from deadreckon.models.foreign import TIMEOUT_MAX_S, TIMEOUT_S, CommandDriver
 from deadreckon.models.simulate import Advance
 from deadreckon.spec import Machine
 
@@ -60,7 +60,7 @@ class Asked:
 @click.option("--seed", type=click.IntRange(min=0), help="Repeats the walks of an earlier run.  [default: a new one]")
 @click.option(
     "--timeout",
-    type=click.FloatRange(min=0, min_open=True),
+    type=click.FloatRange(min=0, max=TIMEOUT_MAX_S, min_open=True),
     default=TIMEOUT_S,
     show_default=True,
     help="Seconds for each answer.",

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator
+from enum import Enum
+from typing import cast
 
 import attrs
 
 from deadreckon.models.compiled import Instance
 from deadreckon.models.explorer import Trace
-from deadreckon.models.layout import Field, Layout
+from deadreckon.models.layout import Field, Layout, parts
 from deadreckon.models.relation import Relation
 from deadreckon.spec import UNLIMITED, Machine, Scope
 
@@ -49,12 +51,18 @@ class Row:
 
 @attrs.frozen
 class Story:
-    """A whole trace: where it happened, its steps, and how it goes on if it never ends."""
+    """A whole trace: where it happened, its steps, and how it goes on if it never ends.
+
+    ``states`` are those before the first step and after each, as plain dictionaries, tuples, integers, bools and names
+    of enum members; the ghost is one more field. ``loop`` is the position that the trace returns to for ever.
+    """
 
     scope: str
     policy: str
     rows: tuple[Row, ...]
     ending: str = ""
+    states: tuple[dict[str, object], ...] = ()
+    loop: int | None = None
 
     @property
     def steps(self) -> int:
@@ -94,7 +102,29 @@ def story(relation: Relation, trace: Trace, scope: Scope) -> Story:
                 tuple(_changes(relation.layout, before.state, after.state)),
             )
         )
-    return Story(scope.name, policy_words(relation.policy_layout, scope.policy), tuple(rows), _ending(trace))
+    return Story(
+        scope.name,
+        policy_words(relation.policy_layout, scope.policy),
+        tuple(rows),
+        _ending(trace),
+        tuple(_state(relation.layout, step.state) for step in trace.steps),
+        trace.loop,
+    )
+
+
+def _state(layout: Layout, flat: tuple[int, ...]) -> dict[str, object]:
+    """A state and its ghost, in plain Python."""
+    state, ghost = cast("tuple[object, object]", layout.rebuild(flat))
+    plain = cast("dict[str, object]", _plain(state))
+    return plain if ghost is None else {**plain, GHOST.rstrip("."): _plain(ghost)}
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, tuple):
+        return tuple(map(_plain, value))
+    if (names := parts(value)) is not None:
+        return {name: _plain(getattr(value, name)) for name in names}
+    return value.name if isinstance(value, Enum) else value
 
 
 def _ending(trace: Trace) -> str:

@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
-from deadreckon.spec import EnvironmentFault, Machine, Refused
+from deadreckon.spec import CallerError, EnvironmentFault, Machine, Refused
 
 from .child import Child
 from .driver import Lack, Unable
@@ -27,6 +27,9 @@ from .wire import Json, members, read_inputs, read_state, written
 
 TIMEOUT_S = 10.0
 """How long an answer may take, unless told."""
+
+TIMEOUT_MAX_S = 86_400.0
+"""The longest that may be told."""
 
 SHOWN = 200
 """How much of a line is shown."""
@@ -65,6 +68,12 @@ class CommandDriver:
     command: Sequence[str]
     timeout_s: float = TIMEOUT_S
     loud: bool = False
+
+    def __attrs_post_init__(self) -> None:
+        if not 0 < self.timeout_s <= TIMEOUT_MAX_S:  # not so for NaN either
+            raise CallerError(
+                f"the timeout is {self.timeout_s}: give more than 0 and at most {TIMEOUT_MAX_S:g} seconds"
+            )
 
     def of(self, machine: Machine) -> ProcessDriver:
         """The driver, for *machine*."""
