@@ -1,5 +1,5 @@
 ; An inductive invariant of the machine journal, checked anew on every run by every solver.
-; fingerprint: 95cb43474c2f2a6878e6dcfbbfac78bd
+; fingerprint: c12c1e0855cedc6cd76a736a8fac7f32
 ; proves: J1 by 1-induction
 ; proves: J3 by 1-induction
 ; proves: J4 by 1-induction
@@ -29,8 +29,11 @@
 ; proves: J1a by 1-induction
 ; proves: J2 by 1-induction
 ; proves: J2a by 1-induction
+; proves: J3a by 1-induction
 ; proves: J4b by 1-induction
 ; proves: J6a by 1-induction
+; proves: J6c by 1-induction
+; proves: J7b by 1-induction
 ; proves: J8c by 1-induction
 ; proves: B2 by 1-induction
 (define-fun inv ((|policy.buffer_max_bytes| Int) (|policy.checkpoint_every_events| Int) (|policy.checkpoint_every_ms| Int) (|log.high| Int) (|log.head| Int) (|log.count| Int) (|log.untracked| Int) (|log.rows[0].offset| Int) (|log.rows[0].key| Int) (|log.rows[0].body| Int) (|log.rows[0].ephemeral| Bool) (|log.rows[0].index| Int) (|log.rows[0].size| Int) (|log.rows[1].offset| Int) (|log.rows[1].key| Int) (|log.rows[1].body| Int) (|log.rows[1].ephemeral| Bool) (|log.rows[1].index| Int) (|log.rows[1].size| Int) (|progress.acknowledged| Int) (|progress.checkpoint.version| Int) (|progress.checkpoint.position| Int) (|progress.checkpoint.events| Int) (|progress.checkpoint_at_ms| Int) (|version| Int) (|declared| Bool) (|phase| Int) (|max_offset| Int) (|buffer[0].offset| Int) (|buffer[0].key| Int) (|buffer[0].body| Int) (|buffer[0].ephemeral| Bool) (|buffer[0].index| Int) (|buffer[0].size| Int) (|buffer[1].offset| Int) (|buffer[1].key| Int) (|buffer[1].body| Int) (|buffer[1].ephemeral| Bool) (|buffer[1].index| Int) (|buffer[1].size| Int) (|revival_rows| Int) (|fold.version| Int) (|fold.position| Int) (|fold.events| Int) (|reads| Int) (|replayed| Int) (|waiting.offset| Int) (|waiting.rows| Int) (|told.offset| Int) (|told.key| Int) (|told.body| Int) (|seen.offset| Int) (|seen.ephemeral| Bool) (|effects| Int) (|now_ms| Int) (|ghost.issued| Int) (|ghost.reissued| Bool) (|ghost.settled| Int) (|ghost.replayable| Int) (|ghost.acknowledged_at_ms| Int)) Bool

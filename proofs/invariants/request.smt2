@@ -1,5 +1,5 @@
 ; An inductive invariant of the machine request, checked anew on every run by every solver.
-; fingerprint: 9306a2a526cc4108d4a95e03241771bc
+; fingerprint: 6e3b63c27e0c04c9fcd34d92a07a14e2
 ; proves: Q2 by 1-induction
 ; proves: Q3a by 1-induction
 ; proves: Q4a by 1-induction
@@ -21,6 +21,7 @@
 ; proves: Q2a by 1-induction
 ; proves: Q3 by 1-induction
 ; proves: Q3b by 1-induction
+; proves: Q3c by 1-induction
 ; proves: Q4 by 1-induction
 ; proves: Q4b by 1-induction
 ; proves: Q5b by 1-induction

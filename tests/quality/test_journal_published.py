@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import attrs
+import pytest
 
 from deadreckon.spec import Machine
 from deadreckon.spec.journal import initial
@@ -69,7 +70,20 @@ def test_j3_the_keyed_departure() -> None:
     """A departure appended with a key after presence had become ephemeral was lost: it is refused, so somebody knows."""
     walk = Walk().boot(2, declared=True).do("reserve", ahead=1)
     assert walk.refuses("append", key=5, body=1, asked=False, size=1) == "J3"
-    assert Walk(journal.variant("keyed-ephemeral")).do("reserve", ahead=1).append(5, asked=True).broken == {"J3", "J7"}
+
+
+@pytest.mark.parametrize(
+    ("design", "broken"), [("keyed-ephemeral", {"J3", "J3a", "J7"}), ("key-dropped", {"J3a", "J7"})]
+)
+def test_j3_an_ephemeral_event_is_taken_with_its_key_or_without(design: str, broken: set[str]) -> None:
+    """Whether the key is kept in the buffer or dropped in silence, its sender goes on as if it were remembered."""
+    assert Walk(journal.variant(design)).do("reserve", ahead=1).append(5, asked=True).broken == broken
+
+
+def test_j7_a_repetition_that_is_told_nothing() -> None:
+    """An append that is sent again changes nothing, and its sender is told nothing: it can't know that it was heard."""
+    assert Walk(journal).append(7).append(7).broken == set()
+    assert Walk(journal.variant("repetition-untold")).append(7).append(7).broken == {"J7b"}
 
 
 def replayed(machine: Machine) -> Walk:
@@ -117,6 +131,11 @@ def test_j6_the_wait_that_hung() -> None:
     hung = waited(journal.variant("wait-on-ephemeral"))
     assert hung.refuses("end_wait") == "J6"
     assert hung.broken == {"J6"}
+
+
+def test_j6_the_wait_that_a_wake_forgot() -> None:
+    """Somebody waits before the subject has woken: the subject that begins knows of the wait."""
+    assert waited(journal.variant("wake-forgets-waits")).broken == {"J6c"}
 
 
 def woken(machine: Machine, version: int) -> Walk:

@@ -66,7 +66,21 @@ def test_q3_the_backstop_that_settled_live_work() -> None:
     assert walk.refuses("expire") == "Q3"
     assert walk.refuses("fire") == "Q3"
     assert walk.do("succeed").state.request.status is Status.SUCCEEDED
-    assert Walk(request.variant("expire-a-live-one")).do("dial").at(570_000).do("expire").broken == {"Q3", "Q3b"}
+    assert Walk(request.variant("expire-a-live-one")).do("dial").at(570_000).do("expire").broken == {"Q3", "Q3b", "Q3c"}
+
+
+def last_attempt(machine: Machine) -> Walk:
+    """Two incarnations died with their attempts, the third runs the last one, and a minute has passed."""
+    walk = Walk(machine).do("dial").do("crash").do("boot").do("dial").do("crash").do("boot").do("dial")
+    return walk.at(60_000)
+
+
+def test_q3_the_last_attempt_keeps_its_horizon_too() -> None:
+    """A watchdog that settles the last attempt failed, not expired, has stopped a live one all the same."""
+    assert last_attempt(request).refuses("fire") == "Q3"
+    cut_short = last_attempt(request.variant("last-one-cut-short")).do("fire")
+    assert cut_short.state.request.status is Status.FAILED
+    assert cut_short.broken == {"Q3c"}
 
 
 def test_q4_half_an_hour_of_retries() -> None:

@@ -156,7 +156,7 @@ class Steps:
 
     async def fire(self) -> State:
         """The timer fires."""
-        return await self._act("fire", spec.fire)
+        return await self._act("fire", lambda state: spec.fire(self._policy, state))
 
     async def tell(self) -> State:
         """That the outcome was told is recorded."""

@@ -91,6 +91,8 @@ from .journal_words import (
     input_flag,
     is_awake,
     is_open,
+    kept_key,
+    known_offset,
     may_have_key,
     may_refold,
     may_tell_revival,
@@ -104,6 +106,7 @@ from .journal_words import (
     remembers,
     repeats,
     resumed,
+    still_waiting,
     tail_is_bounded,
     there,
     without_oldest,
@@ -162,9 +165,10 @@ def append(policy: JournalPolicy, state: State, key: int, body: int, asked: bool
     row = found(state.log.rows, key)
     require(row.offset == 0 or repeats(row, body), "J7", "the key stands for another body")
     if row.offset != 0:
-        return attrs.evolve(state, told=Told(row.offset, key, body))
-    event = new_event(state, key, body, input_flag(state.declared, asked), size)
-    require(key == 0 or may_have_key(event.ephemeral), "J3", "an ephemeral event has no key")
+        return attrs.evolve(state, told=Told(known_offset(row), key, body))
+    ephemeral = input_flag(state.declared, asked)
+    require(key == 0 or may_have_key(ephemeral), "J3", "an ephemeral event has no key")
+    event = new_event(state, kept_key(key, ephemeral), body, ephemeral, size)
     require(not event.ephemeral or covered(state.log, event.offset), "J1", "reserve the offset first")
     require(not event.ephemeral or fits(policy, state.buffer, size), "B1", "forget the oldest first, or it is too big")
     require(event.ephemeral or remembers(state.log.rows, key), "J7", "a row with a key needs a slot")
@@ -257,6 +261,7 @@ def wake(state: State) -> State:
         fold=fold,
         reads=identity_reads(state.log),
         replayed=0,
+        waiting=still_waiting(state.waiting),
         phase=phase_of(fold.position, state.progress.acknowledged),
     )
 

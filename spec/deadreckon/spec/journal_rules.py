@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import attrs
 
-from .journal_state import IDENTITY_READS, REVIVAL_ROWS, Event, JournalPolicy, Phase, State
+from .journal_state import IDENTITY_READS, NOBODY_WAITS, REVIVAL_ROWS, Event, JournalPolicy, Phase, State
 from .language import always, eventually
 
 PROTOCOL = "protocols/keepalive.md, machine 3b"
@@ -137,6 +137,16 @@ def j3(state: State) -> bool:
 
 
 @always(
+    "J3a",
+    "whoever appends with a key adds no ephemeral event: the key is refused, never dropped in silence",
+    source=f"{PROTOCOL} J3; {FACTS} S15, F11",
+    on=("append",),
+)
+def j3a(before: State, after: State) -> bool:
+    return after.told.key == 0 or after.buffer == before.buffer
+
+
+@always(
     "J4",
     "reading a committed event keeps the stored flag",
     source=f"{PROTOCOL} J4; {FACTS} S16, F12",
@@ -235,6 +245,16 @@ def j6b(state: State) -> bool:
 
 
 @always(
+    "J6c",
+    "whoever waits is not forgotten: a wait ends in a step of its own or with its incarnation, and never moves",
+    source=f"{PROTOCOL} J6",
+)
+def j6c(before: State, after: State) -> bool:
+    kept = before.waiting.offset == 0 or after.waiting == before.waiting
+    return kept or after.phase == Phase.DOWN or after == attrs.evolve(before, waiting=NOBODY_WAITS)
+
+
+@always(
     "J7",
     "an append with a known key and the same body is told the old event; with another body it is refused",
     source=f"{PROTOCOL} J7; {FACTS} 2.1",
@@ -250,6 +270,17 @@ def j7(state: State) -> bool:
 def j7a(state: State) -> bool:
     rows = state.log.rows
     return all(row.key == 0 or all(row.key != other.key for other in rows[:at]) for at, row in enumerate(rows))
+
+
+@always(
+    "J7b",
+    "an append with a key is told an event; one that commits nothing is a repetition, and told the old one",
+    source=f"{PROTOCOL} J7; {FACTS} 2.1",
+    on=("append",),
+)
+def j7b(before: State, after: State) -> bool:
+    commits = after.max_offset > before.max_offset
+    return after.told.offset != 0 or (commits and after.told.key == 0)
 
 
 @always(

@@ -141,7 +141,10 @@ class Wait:
 
 @attrs.frozen
 class Told:
-    """What the last caller with a key was told: its event is at this offset, for this key and body. Offset 0: nothing."""
+    """What the last caller was told: its event is at this offset, for the key and body that it came with.
+
+    Key 0: it came without one, and is told nothing here. Offset 0 with a key: it was left without an answer (J7).
+    """
 
     offset: int
     key: int
@@ -176,7 +179,7 @@ class State:
         reads: what the last wake has read so far: identity and pages.
         replayed: the acknowledged rows that the last wake has folded again.
         waiting: what somebody waits for.
-        told: the answer to the last keyed append.
+        told: the answer to the last append, if that had a key.
         seen: what the last reader saw.
         effects: effects of the subject, ever.
         now_ms: the time.

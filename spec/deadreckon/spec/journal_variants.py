@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import attrs
 
-from .journal_state import FREE, Event, Fold, JournalPolicy, Log, Phase, Progress, State, Wait
+from .journal_state import FREE, NOBODY_WAITS, Event, Fold, JournalPolicy, Log, Phase, Progress, State, Wait
 from .journal_words import (
     barrier,
     committed,
@@ -20,6 +20,8 @@ from .journal_words import (
     has_free,
     identity_reads,
     input_flag,
+    kept_key,
+    known_offset,
     may_have_key,
     may_refold,
     may_tell_revival,
@@ -34,6 +36,7 @@ from .journal_words import (
     remembers,
     repeats,
     resumed,
+    still_waiting,
     stored,
     tail_is_bounded,
     there,
@@ -56,6 +59,21 @@ def head_alone(log: Log) -> int:
 def any_may_have_key(ephemeral: bool) -> bool:
     """Nobody looks at key and flag together."""
     return True
+
+
+def durable_keys_only(key: int, ephemeral: bool) -> int:
+    """What can't be kept is left out."""
+    return 0 if ephemeral else key
+
+
+def unanswered(row: Event) -> int:
+    """A repetition changes nothing, so there is nothing to tell."""
+    return 0
+
+
+def woken_alone(waiting: Wait) -> Wait:
+    """Whoever waits is in the memory of the subject, which begins anew."""
+    return NOBODY_WAITS
 
 
 def flag_by_definition(stored: bool, declared: bool) -> bool:
@@ -266,6 +284,14 @@ VARIANTS = (
     ),
     Variant("sender-decides", "J4b", "the sender's flag stands against the definition", (swap(input_flag, as_asked),)),
     Variant("ephemerals-on-disk", "J4c", "ephemeral events are rows too", (swap(committed, committed_to_disk),)),
+    Variant(
+        "key-dropped",
+        "J3a",
+        "an ephemeral event with a key is taken, without the key",
+        (swap(may_have_key, any_may_have_key), swap(kept_key, durable_keys_only)),
+    ),
+    Variant("wake-forgets-waits", "J6c", "a wake begins with nobody waiting", (swap(still_waiting, woken_alone),)),
+    Variant("repetition-untold", "J7b", "a repetition is told nothing", (swap(known_offset, unanswered),)),
     Variant("wait-for-one-more", "J6b", "a wait ends with the row after", (swap(passed, passed_by_one),)),
     Variant("wait-returns-early", "J6a", "a wait returns at once", (swap(passed, never_past),)),
     Variant("keys-ignored", "J7a", "a repetition is a new row", (swap(found, never_found),)),

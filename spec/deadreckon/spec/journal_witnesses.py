@@ -107,3 +107,24 @@ def s16(policy: JournalPolicy, state: State) -> bool:
 @sometimes("S17", "the buffer forgets one of two events", source=PROTOCOL, beside=("B2",), on=("evict",))
 def s17(before: State, after: State) -> bool:
     return before.buffer[1].offset != 0
+
+
+@sometimes(
+    "S18",
+    "a row is appended with a key while an ephemeral event is known",
+    source=PROTOCOL,
+    beside=("J3a",),
+    on=("append",),
+)
+def s18(before: State, after: State) -> bool:
+    return after.told.key != 0 and after.log.count > before.log.count and before.buffer[0].offset != 0
+
+
+@sometimes("S19", "the subject wakes while somebody waits for it", source=PROTOCOL, beside=("J6c",), on=("wake",))
+def s19(before: State, after: State) -> bool:
+    return before.waiting.offset != 0 and before.log.count > 0
+
+
+@sometimes("S20", "a repetition is told the old event", source=PROTOCOL, beside=("J7b",), on=("append",))
+def s20(before: State, after: State) -> bool:
+    return after.max_offset == before.max_offset and after.told.key != 0 and before.told.key == 0

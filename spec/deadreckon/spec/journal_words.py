@@ -73,6 +73,11 @@ def may_have_key(ephemeral: bool) -> bool:
     return not ephemeral
 
 
+def kept_key(key: int, ephemeral: bool) -> int:
+    """The key that a new event is kept with: the one it came with, since none is dropped in silence (J3)."""
+    return key
+
+
 def found(rows: tuple[Event, ...], key: int) -> Event:
     """The row with this key; a free slot if there is none (J7)."""
     result = FREE
@@ -85,6 +90,11 @@ def found(rows: tuple[Event, ...], key: int) -> Event:
 def repeats(row: Event, body: int) -> bool:
     """Whether an append with the key of *row* is the one that made it, sent again (J7)."""
     return row.body == body
+
+
+def known_offset(row: Event) -> int:
+    """What a repetition of the append that made *row* is told: where that is (J7)."""
+    return row.offset
 
 
 def has_free(slots: tuple[Event, ...]) -> bool:
@@ -151,6 +161,11 @@ def barrier(log: Log, max_offset: int) -> int:
 def passed(log: Log, progress: Progress, waiting: Wait) -> bool:
     """Whether the subject is past what is waited for (J6)."""
     return progress.acknowledged >= waiting.rows and log.head >= waiting.offset
+
+
+def still_waiting(waiting: Wait) -> Wait:
+    """Who waits for a subject that wakes only now: whoever did before (J6)."""
+    return waiting
 
 
 def identity_reads(log: Log) -> int:

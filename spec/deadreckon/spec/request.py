@@ -273,12 +273,22 @@ def due(request: Request, now_ms: int) -> bool:
     return now_ms >= request.timer_at_ms
 
 
-def fire(state: State) -> State:
+def rings(policy: RequestPolicy, state: State) -> bool:
+    """Whether the timer may settle the request: at its instant, however many attempts there were (Q3)."""
+    return due(state.request, state.now_ms)
+
+
+def timed_out(policy: RequestPolicy, state: State) -> Request:
+    """What the timer makes of the request: it is expired, however many attempts there were (Q7)."""
+    return settled(state.request, Status.EXPIRED, why_expired(state))
+
+
+def fire(policy: RequestPolicy, state: State) -> State:
     """The timer fires at the horizon: the request is settled expired, and an attempt under way is stopped."""
     require(may_act(state), "R6", "no incarnation lives")
     require(state.request.timer_at_ms != 0, "Q5", "no timer is armed")
-    require(due(state.request, state.now_ms), "Q3", "the horizon is not reached yet")
-    return at_rest(state, settled(state.request, Status.EXPIRED, why_expired(state)))
+    require(rings(policy, state), "Q3", "the horizon is not reached yet")
+    return at_rest(state, timed_out(policy, state))
 
 
 def tell(state: State) -> State:

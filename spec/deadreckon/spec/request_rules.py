@@ -13,6 +13,20 @@ from .request_state import Reason, Request, RequestPolicy, State, Status
 PROTOCOL = "protocols/keepalive.md 3c"
 FACTS = "facts/keepalive.md"
 
+NO_END_OF_AN_ATTEMPT = (
+    "boot",
+    "open_request",
+    "dial",
+    "give_up",
+    "expire",
+    "fire",
+    "tell",
+    "answer_late",
+    "answer_from_the_dead",
+    "tick",
+)
+"""All actions but those by which an attempt answers (``succeed``, ``fail``) or dies (``crash``)."""
+
 
 @attrs.frozen
 class Ghost:
@@ -135,6 +149,18 @@ def q3a(state: State, ghost: Ghost) -> bool:
 )
 def q3b(before: State, after: State) -> bool:
     return not before.running
+
+
+@always(
+    "Q3c",
+    "before the horizon a live attempt is ended by its own answer or with its incarnation, and by nothing else; it is "
+    "not settled over as failed either",
+    source=f"{PROTOCOL} Q3; {FACTS} S21",
+    on=NO_END_OF_AN_ATTEMPT,
+)
+def q3c(before: State, after: State, ghost: Ghost) -> bool:
+    untouched = after.running and after.request.status == before.request.status
+    return not before.running or untouched or before.now_ms >= ghost.horizon_at_ms
 
 
 @always(

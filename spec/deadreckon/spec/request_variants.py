@@ -28,9 +28,12 @@ from .request import (
     out_of_time,
     oversleeps,
     rested,
+    rings,
+    settled,
     settled_late,
     survives,
     tellable,
+    timed_out,
     timer_for,
     used_up,
     why_expired,
@@ -84,6 +87,18 @@ def never_oversleeps(state: State, now_ms: int) -> bool:
 def due_whenever(request: Request, now_ms: int) -> bool:
     """A wake for another reason is taken for the horizon."""
     return True
+
+
+def rings_for_the_last(policy: RequestPolicy, state: State) -> bool:
+    """The last attempt has a watchdog beside the timer."""
+    return due(state.request, state.now_ms) or used_up(policy, state.request)
+
+
+def failed_if_last(policy: RequestPolicy, state: State) -> Request:
+    """What was tried as often as it may be has failed."""
+    if used_up(policy, state.request):
+        return settled(state.request, Status.FAILED, Reason.ATTEMPTS)
+    return settled(state.request, Status.EXPIRED, why_expired(state))
 
 
 def anew(policy: RequestPolicy, request: Request, triggered_at_ms: int) -> Request:
@@ -203,6 +218,12 @@ VARIANTS = (
     ),
     Variant("no-fence", "Q2a", "the store takes answers of dead incarnations", (swap(accepts, accepts_anybody),)),
     Variant("early-timer", "Q3", "a wake for another reason stops a live attempt", (swap(due, due_whenever),)),
+    Variant(
+        "last-one-cut-short",
+        "Q3c",
+        "a watchdog settles the request failed while its last attempt is under way",
+        (swap(rings, rings_for_the_last), swap(timed_out, failed_if_last)),
+    ),
     Variant("share-of-the-horizon", "Q3a", "each attempt gets a share of what is left", (swap(deadline, a_share),)),
     Variant(
         "reopened-afresh",

@@ -100,3 +100,11 @@ def s16(policy: RequestPolicy, before: State, after: State) -> bool:
 @sometimes("S17", "an incarnation adopts what another one tried", source=PROTOCOL, beside=("R4", "Q1"))
 def s17(before: State, after: State) -> bool:
     return dials(before, after) and before.request.owner > 0 and before.request.owner < before.incarnation
+
+
+@sometimes(
+    "S18", "the last attempt runs on with less than the floor left", source=PROTOCOL, beside=("Q3c",), on=("tick",)
+)
+def s18(policy: RequestPolicy, before: State, after: State) -> bool:
+    last = after.running and after.request.attempts == policy.max_attempts
+    return last and after.now_ms + policy.floor_ms > after.request.expires_at_ms
