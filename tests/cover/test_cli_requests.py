@@ -108,10 +108,12 @@ def test_list_shows_outcomes(service: Service) -> None:
 
 
 def test_list_of_nothing_says_so(service: Service) -> None:
-    """A file in which everything is settled and told has no table."""
+    """A file in which everything is settled and told has no table, and how to see more is said."""
     service.live()
     ended = requests("list", "--db", service.path)
     assert (ended.exit_code, ended.stdout) == (0, "no request is open\n")
+    assert ended.stderr == "see settled ones with --last N\n"
+    assert requests("list", "--db", service.path, "--last", 1).stdout == "there are no requests\n"
 
 
 def test_looking_disturbs_nobody(service: Service) -> None:

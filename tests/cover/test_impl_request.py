@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import itertools
 from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 
 from deadreckon.impl.events import Event
 from deadreckon.impl.request import LEAVE_MAX_MS, Requests
+from deadreckon.impl.request_drive import insist
 from deadreckon.impl.request_sqlite import SqliteRequests
 from deadreckon.impl.request_store import UNFILED, Change, Filed, MemoryRequests, RequestStore
 from deadreckon.impl.request_words import (
@@ -895,3 +897,113 @@ def test_q5_a_damaged_request_stops_no_other(tmp_path: Path, damage: str, caplog
     alone.run(main())
     assert [(view.request_id, view.status) for view in alone.told] == [("s", Status.EXPIRED)]
     assert len([record for record in caplog.records if "its row is damaged" in record.getMessage()]) == 1
+
+
+def test_q5_those_that_expire_first_come_first(either: World) -> None:
+    """What is unfinished is listed by horizon; a settled request has the instant of its settlement on record."""
+
+    async def main() -> None:
+        async with either.serve() as requests:
+            for name, age_ms in (("young", 1), ("old", 100_000), ("middle", 500)):
+                await requests.open(name, triggered_at_ms=START_MS - age_ms)
+            assert [view.request_id for view in await requests.unfinished()] == ["old", "middle", "young"]
+            await either.timer.pause(70)
+            await requests.run("young", either.attempt("yes"))
+            assert (await either.store.read("young")).settled_at_ms == START_MS + 70
+            assert (await either.store.read("old")).settled_at_ms == 0
+        await either.store.close()
+
+    either.run(main())
+
+
+def test_q2a_nobody_insists_while_fenced(world: World) -> None:
+    """Whoever is fenced hears so at once: another try would be fenced too."""
+
+    async def fenced() -> None:
+        raise Fenced(1, 2)
+
+    async def main() -> None:
+        with pytest.raises(Fenced):
+            await insist(world.timer, START_MS + HORIZON_MS, fenced)
+
+    world.run(main())
+    assert world.now_ms == 0
+
+
+def test_q2_a_late_failure_was_seen(world: World) -> None:
+    """An attempt that outlives its deadline and then raises is lost without a word (Q2)."""
+    complaints: list[object] = []
+
+    async def stubborn(told: RequestAttempt) -> str:
+        try:
+            await world.timer.pause(2 * HORIZON_MS)
+        except asyncio.CancelledError:
+            await world.timer.pause(1_000)
+        raise ValueError("too late")
+
+    async def main() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: complaints.append(context))
+        async with world.serve() as requests:
+            await requests.open("r")
+            with pytest.raises(RequestExpired):
+                await requests.run("r", stubborn)
+            await world.timer.pause(2_000)
+        gc.collect()
+
+    world.run(main())
+    assert complaints == []
+
+
+def test_q7_an_outcome_told_while_timers_are_looked_at_is_told_once() -> None:
+    """Whoever looks at the timers with an older list finds that the outcome was told, and doesn't tell it again."""
+
+    async def slow(point: str) -> None:
+        if point == "unfinished.after":
+            await world.timer.pause(100)
+
+    world = World(MemoryRequests(slow))
+
+    async def main() -> None:
+        async def told(view: RequestView) -> None:
+            world.told.append(view)
+            await requests.open("earlier", triggered_at_ms=START_MS)  # so that the timers are looked at just now
+            await world.timer.pause(50)
+
+        brief = RequestPolicy(horizon_ms=40_000, floor_ms=0)  # shorter than the longest sleep of who keeps the timers
+        async with Requests(world.store, brief, world.timer, on_outcome=told) as requests:
+            await world.timer.pause(1_000)
+            await requests.open("r")
+            await world.timer.pause(1_000)
+            assert await requests.run("r", world.attempt("yes")) == "yes"
+            await world.timer.pause(1_000)
+
+    world.run(main())
+    assert [view.request_id for view in world.told] == ["r"]
+
+
+def test_q7_who_fails_to_enter_tells_nothing_afterwards(world: World) -> None:
+    """An incarnation whose first look at the timers fails leaves nothing behind that goes on."""
+    heard: list[str] = []
+
+    async def slow(view: RequestView) -> None:
+        await world.timer.pause(1_000)
+        heard.append(view.request_id)
+
+    async def main() -> None:
+        store = Failing()
+        async with Requests(store, None, world.timer) as requests:
+            await requests.open("first")
+            await requests.open("second")
+        await world.timer.pause(HORIZON_MS)
+
+        async def fails(point: str) -> None:
+            if point == "transact.before" and store.now("first").request.status is not Status.OPEN:
+                raise StoreUnavailable("the disk is away")
+
+        store.hook = fails
+        with pytest.raises(StoreUnavailable):
+            await Requests(store, None, world.timer, on_outcome=slow).__aenter__()
+        await world.timer.pause(5_000)
+
+    world.run(main())
+    assert heard == []

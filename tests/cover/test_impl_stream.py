@@ -783,6 +783,35 @@ def test_misuse_is_told(world: World) -> None:
     world.run(main)
 
 
+def test_who_failed_to_enter_may_enter_again() -> None:
+    """A journal whose first entry failed is not open, and can be entered once the store is back."""
+    world = World(MemoryEvents(failing("claim.before")))
+
+    async def main() -> None:
+        journal = world.journal()
+        for _ in range(2):
+            with pytest.raises(StoreUnavailable):
+                await journal.__aenter__()
+        assert isinstance(world.store, MemoryEvents)
+        world.store.hook = None
+        async with journal:
+            assert journal.max_offset == 0
+
+    world.run(main)
+
+
+def test_a_cursor_never_goes_back(either: World) -> None:
+    """A reader that is ahead of the last offset stays where it is."""
+
+    async def main() -> None:
+        async with either.journal() as journal:
+            await journal.append("note")
+            for ephemeral in (False, True):
+                assert (await journal.read(100, ephemeral=ephemeral)).cursor == 100
+
+    either.run(main)
+
+
 def test_leaving_waits_for_what_is_under_way(either: World) -> None:
     """What was begun before the journal was left is done; what waited for its turn is refused."""
 

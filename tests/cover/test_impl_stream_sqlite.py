@@ -24,10 +24,11 @@ from deadreckon.impl.store import (
 from deadreckon.impl.stream import EventJournal
 from deadreckon.impl.stream_reader import EventReader
 from deadreckon.impl.stream_sqlite import MIGRATIONS, SqliteEvents
-from deadreckon.impl.stream_store import Look, Sight, Writes
+from deadreckon.impl.stream_store import Kept, Look, Sight, Writes, sound_sight
 from deadreckon.impl.stream_subject import Subject
 from deadreckon.impl.stream_subject_steps import Reducer
 from deadreckon.spec.errors import CallerError, EnvironmentFault
+from deadreckon.spec.journal_state import Fold, Progress
 
 
 @pytest.fixture
@@ -178,6 +179,8 @@ DAMAGES = {
     "a row is missing": "DELETE FROM events WHERE at_offset = 3",
     "an index is off": "UPDATE events SET dense = 7 WHERE at_offset = 4",
     "two rows are exchanged": "UPDATE events SET dense = 2 - dense + 10; UPDATE events SET dense = dense - 10",
+    "an offset without a row": "UPDATE events SET dense = dense - 3",
+    "the mark is impossible": f"UPDATE life SET high = {2**63 - 1}",
     "a body is no JSON": "UPDATE events SET body = '{' WHERE at_offset = 1",
     "acknowledged past the end": "UPDATE subjects SET acknowledged = 4",
     "a fold ahead of the acknowledgement": "UPDATE subjects SET acknowledged = 2",
@@ -245,3 +248,17 @@ def test_faults_are_the_environment_s_and_misuse_is_the_caller_s(path: Path) -> 
 
     asyncio.run(main())
     assert issubclass(StoreClosed, CallerError)
+
+
+@pytest.mark.parametrize(
+    ("sight", "why"),
+    [
+        (Sight(1, 5, 4, 0), "an offset without a row"),
+        (Sight(1, 5, 4, 5), "more rows than offsets"),
+        (Sight(1, 5, 4, 2, kept=Kept(Progress(3, Fold(1, 3, 3), 0))), "acknowledged that are not there"),
+    ],
+)
+def test_j5_numbers_that_contradict_each_other_are_damage(sight: Sight, why: str) -> None:
+    """Rows, offsets and acknowledgements fit each other, or the file is damaged."""
+    with pytest.raises(StoreCorrupt, match=why):
+        sound_sight(sight)

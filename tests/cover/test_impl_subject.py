@@ -578,3 +578,28 @@ def test_j8_a_fold_that_json_changes_is_refused(world: World, odd: object) -> No
                 await subject.keep()
 
     world.run(main)
+
+
+def test_j8_nothing_is_acknowledged_where_nothing_was_done() -> None:
+    """A batch whose first effect fails writes nothing."""
+    points: list[str] = []
+
+    async def note(point: str) -> None:
+        points.append(point)
+
+    async def fails(event: JournalEvent, fold: int) -> None:
+        raise Died
+
+    world = World(MemoryEvents(note))
+
+    async def main() -> None:
+        async with world.journal() as journal:
+            await journal.append("add", 1)
+            async with Subject(journal, "sum", sum_of(), fails) as subject:
+                points.clear()
+                with pytest.raises(Died):
+                    await subject.step()
+                assert "transact.before" not in points
+                assert subject.acknowledged == 0
+
+    world.run(main)

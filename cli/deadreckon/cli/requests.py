@@ -48,7 +48,10 @@ def list_requests(db: str, last: int | None, json_file: str | None) -> None:
     for view in found:
         words = (state_word(view, now_ms), time_left(view, now_ms), str(view.attempts), who_runs(view, living, now_ms))
         table.add_row(printable(view.request_id), *words, shortened(view.body))
-    console().print(table if found else "no request is open", soft_wrap=not found)
+    none = "no request is open" if last is None else "there are no requests"
+    console().print(table if found else none, soft_wrap=not found)
+    if not found and last is None:
+        click.echo("see settled ones with --last N", err=True)
     if target is not None:
         rows = [_as_data(view, living, now_ms) for view in found]
         content = {"deadreckon": version(), "now_ms": now_ms, "incarnation": living, "requests": rows}
