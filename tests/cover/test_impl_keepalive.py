@@ -326,6 +326,65 @@ def test_an_end_that_comes_with_a_put_down_is_too_late(world: World) -> None:
     world.run(main())
 
 
+class Odd(BaseException):
+    """What no ``except Exception`` sees."""
+
+
+@pytest.mark.parametrize("error", [asyncio.CancelledError, Odd])
+def test_k2_a_turn_that_ends_oddly_has_failed(
+    world: World, caplog: pytest.LogCaptureFixture, error: type[BaseException]
+) -> None:
+    """However a turn ends, nothing is in flight after it: the next revival comes at its rung, and not with the wedge."""
+
+    async def odd(revival: Revival) -> None:
+        raise error
+
+    async def main() -> None:
+        async with world.keep(odd) as keepalive:
+            await world.owe(keepalive)
+            await world.timer.pause(STARTS_MS[2] + 1)
+            assert (await world.filed()).owed == ("w",)
+
+    world.run(main())
+    assert world.starts_ms == STARTS_MS[:3]
+    assert [text for text in caplog.messages if "turn" in text] == ["the turn of a revival of host h failed"] * 3
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
+def test_a_turn_may_end_the_process(world: World, error: type[BaseException]) -> None:
+    """What a turn raises in order to end the process, ends it; what it took up is still owed."""
+
+    async def leave(revival: Revival) -> None:
+        raise error
+
+    async def main() -> None:
+        async with world.keep(leave) as keepalive:
+            await world.owe(keepalive)
+            await world.timer.pause(HOUR_MS)
+
+    with pytest.raises(error):
+        world.run(main())
+    assert len(world.revivals) == 1
+    assert world.types("work.settled") == ["work.settled"] * 2
+
+
+@pytest.mark.parametrize("error", [asyncio.CancelledError, Odd])
+def test_k9_evidence_whose_hearer_ends_oddly_holds_nothing_up(world: World, error: type[BaseException]) -> None:
+    """Whatever on_evidence raises: the revival acts."""
+
+    async def odd(host: str, text: str) -> None:
+        raise error
+
+    async def main() -> None:
+        keepalive = Keepalive(world.store, timer=world.timer, revive=refuse, on_evidence=odd, sink=world.events.append)
+        async with keepalive:
+            await world.owe(keepalive)
+            await world.timer.pause(STARTS_MS[4])
+
+    world.run(main())
+    assert world.types("revival.succeeded") == ["revival.succeeded"] * 4
+
+
 def test_k11b_a_turn_that_hangs_is_put_down(world: World) -> None:
     """A revival's turn that hangs as long is cancelled, and the next one is tried."""
     ends: list[int] = []

@@ -256,6 +256,26 @@ def test_k11b_a_revival_that_hangs_is_put_down(world: World, answer: str) -> Non
     assert len(world.seen("revival.failed")) == 1
 
 
+@pytest.mark.parametrize("revived", [False, True])
+def test_a_probe_that_ends_oddly_says_no(world: World, revived: bool) -> None:
+    """A probe that ends with a cancellation which nobody asked for, once, is asked again: its host runs on."""
+    answers = itertools.count()
+
+    async def probe() -> bool:
+        if next(answers) == 0:
+            raise asyncio.CancelledError
+        return True
+
+    async def main() -> None:
+        async with world.supervise(KeepalivePolicy(wedge_ms=3 * CLEAN_AFTER_MS)) as supervisor:
+            await supervisor.start("h", world.host(*[1][: int(revived)], 30 * HOUR_MS), probe=probe)
+            await world.timer.pause(20 * HOUR_MS)
+
+    world.run(main())
+    assert len(world.runs) == 1 + revived
+    assert next(answers) > 2
+
+
 def test_leaving_asks_every_host_to_stop(world: World) -> None:
     """Whoever leaves a supervisor, by an error too, leaves no child and nothing owed; the next one starts at once."""
 

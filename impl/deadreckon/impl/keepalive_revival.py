@@ -13,6 +13,7 @@ from .keepalive_kept import DiedEarly, Hooks, Kept, OnEvidence, Turn, Work, insi
 from .keepalive_words import Revival
 from .store import Fenced, StoreFault
 from .timer import Timer
+from .waiting import is_own, raise_exit
 
 
 class Reviver:
@@ -48,10 +49,13 @@ class Reviver:
         owed = tuple(work.work_id for work in works if work.work_id)
         try:
             turn = await self._hooks.deliver(Revival(kept.host, state.record.revivals, owed, self.incarnation))
-        except Exception as error:
+        except BaseException as error:
+            if not is_own(error):
+                raise
             traceback = not isinstance(error, DiedEarly)
             logger.warning("revival %s of host %s failed", state.record.revivals, kept.host, exc_info=traceback)
             await self._failed(kept, works)
+            raise_exit(error)
         else:
             await insist(self._timer, steps.succeed)
             kept.turn = asyncio.create_task(self._turned(kept, turn, works))
@@ -77,17 +81,20 @@ class Reviver:
 
     async def _turned(self, kept: Kept, turn: Turn, works: list[Work]) -> None:
         """How the turn ends is how all that was taken up ends, but for what is supervised by itself."""
-        ok = False
+        failure: BaseException | None = None
         try:
             await turn()
-            ok = True
-        except Exception:
+        except BaseException as error:
+            if not is_own(error):
+                raise
+            failure = error
             logger.warning("the turn of a revival of host %s failed", kept.host, exc_info=True)
         for work in works:
             with suppress(StoreFault):
-                await self.finish(kept, work, ok)
+                await self.finish(kept, work, failure is None)
         if kept.turn is asyncio.current_task():
             kept.turn = None
+        raise_exit(failure)
 
     async def finish(self, kept: Kept, work: Work, ok: bool) -> bool:
         """Work has ended; whether it was still in flight.
@@ -126,5 +133,8 @@ class Reviver:
             answer = self._on_evidence(kept.host, text)
             if answer is not None:
                 await answer
-        except Exception:
+        except BaseException as error:
+            if not is_own(error):
+                raise
             logger.warning("on_evidence failed; the fact is in the store, and stays", exc_info=True)
+            raise_exit(error)

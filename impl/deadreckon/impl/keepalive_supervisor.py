@@ -42,6 +42,7 @@ from .keepalive_store import KeepaliveStore
 from .keepalive_words import HostView, PutDown, Reset, Revival
 from .store import Fenced, StoreFault
 from .timer import SystemTimer, Timer
+from .waiting import is_own, raise_exit
 
 RUN: Final = "run"
 """The id of the work that a supervised host owes: to run."""
@@ -78,7 +79,10 @@ class Supervised:
         """Whether the host says so, if it can be asked."""
         try:
             return self.probe is None or await self.probe()
-        except Exception:
+        except BaseException as error:
+            if not is_own(error):
+                raise
+            raise_exit(error)
             logger.warning("the probe of host %s failed", self.kept.host, exc_info=True)
             return False
 

@@ -9,6 +9,22 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
+def is_own(error: BaseException) -> bool:
+    """Whether the current task fails with *error* by itself, rather than by a cancellation that was asked of it.
+
+    Code of others may raise :class:`asyncio.CancelledError` though nobody cancels: it has awaited a task that was.
+    """
+    task = asyncio.current_task()
+    asked = isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
+    return not asked and not isinstance(error, GeneratorExit)
+
+
+def raise_exit(error: BaseException | None) -> None:
+    """Go on with what is to end the process, once nothing is left to be done about it; any other error is over."""
+    if isinstance(error, KeyboardInterrupt | SystemExit):
+        raise error
+
+
 async def to_the_end(work: Coroutine[object, object, T] | asyncio.Future[T]) -> T:
     """Wait for *work*, even if the waiting task is cancelled meanwhile; the cancellation is raised afterwards.
 
