@@ -168,11 +168,8 @@ BAD = {
         "3301 caller.told index=1 outcome=error",
         requests=2,
     ),
-    "H16 at 4: an approval that nobody acts on": story(
-        APPROVED,
-        "4000 door.booted",
-        "95000 release.settled index=0 outcome=lapsed",
-        "95001 wait.failed error=availability",
+    "H16 at 3: an approval that lapses though there is time": story(
+        APPROVED, "60001 release.settled index=0 outcome=lapsed"
     ),
 }
 

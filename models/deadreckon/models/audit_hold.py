@@ -5,9 +5,9 @@ one for all of them together would have their product. Time is counted from the 
 
 What a log does not show, and what is assumed
     Slices of a wait may be of any length, so the journal may have answered at any time; a door may judge, give up waiting,
-    lose track of a call, unseen. Nothing is signed. If no line tells of doors, one that doesn't wait may die and another
-    boot unseen; if none tells of failed waits, the journal may be away unseen; if none tells of the start of a release, it
-    may start unseen (H4).
+    lose track of a call, unseen. Nothing is signed. Whether anybody asks for a release that was approved is in no line, so
+    a door that does not wait may be one that has died and is not back yet. If no line tells of failed waits, the journal
+    may be away unseen; if none tells of the start of a release, it may start unseen (H4).
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ VERDICTS: Final = {"approve": True, "reject": False}
 OUTCOMES: Final = {"ok": Release.OK, "error": Release.ERROR, "unknown": Release.UNKNOWN, "lapsed": Release.LAPSED}
 TOLD: Final = {told.value.replace(" ", "-"): told for told in Told if told not in (Told.NOTHING, Told.FAILED)}
 ERRORS: Final = {"availability": True, "other": False}
-DOOR: Final = frozenset({"door.died", "door.booted"})
 REQUESTS: Final = 1_000
 """Requests of one hold, at most."""
 
@@ -79,7 +78,7 @@ class HoldWords(Words):
     clock = True
     instants = ((one("until_ms"), ""), (one("deadline_at_ms"), ""), (one("deadline_at_ms"), "release_grace_ms"))
     exact = frozenset({"failed"})
-    optional = frozenset({"release.started", "wait.failed", *DOOR})
+    optional = frozenset({"release.started", "wait.failed"})
     last_resort = "H15"
     unseen: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "H4": ("release.started",),
@@ -87,7 +86,7 @@ class HoldWords(Words):
         "H8": ("wait.armed",),
         "H10": ("wait.failed",),
         "H12": ("caller.gone",),
-        "H16": tuple(DOOR),
+        "H16": (),
     }
 
     def vocabulary(self) -> dict[str, Reader]:
@@ -243,9 +242,8 @@ class HoldWords(Words):
         yield (do("journal_returns"),)
         if "wait.failed" in absent:
             yield (do("journal_fails"),)
-        if absent >= DOOR:
-            yield (given(one("wait"), Wait.IDLE), do("crash"))  # one that waits and backs off may not escape so
-            yield (do("boot"),)
+        yield (given(one("wait"), Wait.IDLE), do("crash"))  # nobody asks for the release, say
+        yield (do("boot"),)
         if "release.started" in absent:
             yield (do("start_release"),)
         if "effect.called" in absent:

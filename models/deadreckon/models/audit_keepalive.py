@@ -201,8 +201,9 @@ class KeepaliveWords(Words):
             case ("settled", bool(well), bool(recovering)):
                 action = "settle" if well else "settle_failed"
                 yield from ((do(action, slot=slot),) for slot in SLOTS)
-                if recovering:
+                if recovering:  # what a revival takes up may be more than is followed, or less
                     yield tuple(do(action, slot=slot) for slot in SLOTS)
+                    yield tuple(given(_running(slot), NEVER) for slot in SLOTS)
             case ("armed", int(due_ms), *_):
                 yield _taken_over(due_ms)
                 yield (do("stray_fire"), *_taken_over(due_ms))  # the look that armed it has no line of its own

@@ -17,6 +17,8 @@ from .audit_words import Entity, Line, Words, text_of
 BORN: Final = ("born",)
 REBORN: Final = ("reborn",)
 DIED: Final = ("died",)
+NOBODY: Final = ""
+"""Under this name the entities stand whose incarnation no line has named."""
 
 
 @attrs.define
@@ -80,21 +82,24 @@ class LivingWords(Words):
         if not life.alive:
             self.step(entity, line, BORN)
             life.born(None)
+            self.living.setdefault(NOBODY, {})[entity.name] = entity
 
     def died(self, line: Line) -> None:
-        """The reader of ``incarnation.died``: everything that it worked on loses it."""
+        """The reader of ``incarnation.died``: everything that it worked on loses it.
+
+        The dead write nothing, so it may have died long before. Whoever's name is not known may have been this one.
+        """
         name = text_of(line, "incarnation")
-        for entity in self.living.pop(name, {}).values():
+        for entity in [one for key in (name, NOBODY) for one in self.living.pop(key, {}).values()]:
             life = cast("Life", entity.names)
-            if life.alive and life.current == name:
+            if life.alive and life.current in (name, None):
                 life.died()
-                self.step(entity, line, DIED)
+                self.step(entity, line, DIED, late=True)
 
     def rests(self, entity: Entity) -> None:
         """What happens to its incarnation does not matter to it any more."""
         current = cast("Life", entity.names).current
-        if current is not None:
-            self.living.get(current, {}).pop(entity.name, None)
+        self.living.get(NOBODY if current is None else current, {}).pop(entity.name, None)
 
     def life_moves(self, key: Key) -> Iterator[Move]:
         """The moves of births and deaths."""

@@ -234,11 +234,11 @@ class Words:
             self.step(entity, {}, key)
         self.line_number = number
 
-    def step(self, entity: Entity, line: Line, key: Key, part: int = 0) -> None:
-        """One part of *entity* takes a line."""
+    def step(self, entity: Entity, line: Line, key: Key, part: int = 0, *, late: bool = False) -> None:
+        """One part of *entity* takes a line; what is only told *late* may have happened right after its last line."""
         if entity.ended:
             return
-        if self.clock:
+        if self.clock and not late:
             entity.now_ms = max(entity.now_ms, self.at_ms - entity.base_ms)
         history = entity.history
         if len(history) >= KEPT:
