@@ -35,6 +35,15 @@ folder = sys.argv[1]
 with open(os.path.join(folder, "starts"), "a") as starts:
     starts.write(f"{time.time_ns() // 1_000_000} {os.getpid()}\\n")
 """
+DAEMON = """
+if os.fork() == 0:
+    os.setsid()
+    with open(os.path.join(folder, "daemons"), "a") as daemons:
+        daemons.write(f"{time.time_ns() // 1_000_000} {os.getpid()}\\n")
+    time.sleep(600)
+while not os.path.exists(os.path.join(folder, "daemons")): time.sleep(0.01)
+"""
+"""Something that leaves the session of its host, and does not end with it."""
 DEATHS = {
     "SIGKILL": "os.kill(os.getpid(), signal.SIGKILL)",
     "exit 0, unasked": "sys.exit(0)",
@@ -43,6 +52,8 @@ DEATHS = {
     "never": "time.sleep(600)",
     "deaf": "signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)",
     "with a child": "os.fork() or time.sleep(600); os._exit(1)",
+    "with a daemon": DAEMON + "os._exit(1)",
+    "never, with a daemon": "signal.signal(signal.SIGTERM, signal.SIG_IGN)" + DAEMON + "time.sleep(600)",
 }
 
 
@@ -57,9 +68,9 @@ def events(folder: Path, type_: str) -> list[dict[str, int]]:
     return [event for event in map(json.loads, lines) if event["type"] == type_]
 
 
-def starts(folder: Path) -> list[tuple[int, int]]:
+def starts(folder: Path, what: str = "starts") -> list[tuple[int, int]]:
     """When hosts started, and their process ids."""
-    path = folder / "starts"
+    path = folder / what
     lines = path.read_text().splitlines() if path.exists() else []
     return [(int(at_ms), int(pid)) for at_ms, pid in (line.split() for line in lines)]
 
@@ -282,6 +293,37 @@ def test_a_process_dies_with_all_that_it_started(tmp_path: Path) -> None:
             assert starts(tmp_path)[0][1] not in sessions
 
     asyncio.run(main())
+
+
+@pytest.mark.skipif(not PROC.is_dir(), reason="what has left its session is found by /proc")
+@pytest.mark.parametrize("death", ["with a daemon", "never, with a daemon"])
+def test_a_process_dies_with_what_has_left_its_session(tmp_path: Path, death: str) -> None:
+    """There is one child of a host, or none: a daemon that a host has started ends with it, however the host ends."""
+
+    async def main() -> None:
+        path = tmp_path / "hosts.db"
+        async with SqliteKeepalive(path) as store, Supervisor(store, POLICY, grace_ms=100) as supervisor:
+            await supervisor.start("h", program(tmp_path, death))
+            for number in range(1, 4):
+                await until(lambda: len(starts(tmp_path)) >= number, "a child")  # noqa: B023  # awaited here
+                await until(lambda: bool(starts(tmp_path, "daemons")), "its daemon")
+                assert sum(lives(pid) for _, pid in starts(tmp_path, "daemons")) <= 1
+                if "never" in death:
+                    os.kill(starts(tmp_path)[-1][1], signal.SIGKILL)
+        assert not any(lives(pid) for _, pid in starts(tmp_path, "daemons"))
+
+    asyncio.run(main())
+
+
+@pytest.mark.skipif(not PROC.is_dir(), reason="what has left its session is found by /proc")
+def test_a_second_signal_ends_what_has_left_the_session(tmp_path: Path) -> None:
+    """Whoever does not wait for a deaf child leaves none of its daemons either."""
+    process = supervise(tmp_path, "never, with a daemon", 60_000)
+    wait_for(lambda: len(starts(tmp_path, "daemons")) == 1, "a daemon", process)
+    process.send_signal(signal.SIGTERM)
+    time.sleep(0.5)
+    assert end(process, signal.SIGINT) != 0
+    wait_for(lambda: not any(lives(pid) for _, pid in starts(tmp_path, "daemons")), "the end of the daemon")
 
 
 def test_a_process_that_has_ended_is_not_signalled(monkeypatch: pytest.MonkeyPatch) -> None:

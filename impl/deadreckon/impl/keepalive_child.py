@@ -1,9 +1,11 @@
 """What runs a supervised host: a process of the system, or a task of this one.
 
-A process is started in a session of its own, so that Ctrl-C reaches the supervisor alone, and is killed together with
-everything in that session. It carries a token in its environment. The token is on record before the process starts:
-so whoever supervises the host after a SIGKILL of the supervisor finds what that one has left running, and kills it
-before it starts another (on Linux; elsewhere it can't be found).
+A process is started in a session of its own, so that Ctrl-C reaches the supervisor alone. It carries a token in its
+environment, which everything that it starts inherits. Its end is the end of all that: its process group is killed, and
+whatever carries its token too, though it has left group and session as daemons do (on Linux; elsewhere those are not
+found, nor is anywhere what wiped its environment). The token is on record before the process starts: so whoever
+supervises the host after a SIGKILL of the supervisor finds what that one has left running, and kills it before it
+starts another.
 """
 
 from __future__ import annotations
@@ -32,6 +34,8 @@ TOKEN: Final = "DEADRECKON_CHILD"
 PROC: Final = Path("/proc")
 ORPHAN_S: Final = 5.0
 """How long a killed orphan may take to be gone: one that waits for its disk takes a moment."""
+KILLED_MS: Final = int(2 * ORPHAN_S * 1_000)
+"""How long a killed child may take to be gone, with all that it has started."""
 
 Program = Sequence[str] | Callable[[], Awaitable[object]]
 """How a host is run: ``argv`` of a process, or an async function. When it ends, the host has died."""
@@ -58,12 +62,13 @@ class Child(Protocol):
 
 
 class ProcessChild:
-    """A process, in a session of its own."""
+    """A process, in a session of its own, and whatever it has started."""
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
+    def __init__(self, process: asyncio.subprocess.Process, token: str) -> None:
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.code_zero = False
         self._process = process
+        self._token = token
         self._watch = asyncio.create_task(self._wait())
 
     @classmethod
@@ -75,20 +80,23 @@ class ProcessChild:
         """
         env = {**os.environ, TOKEN: token}
         starting = asyncio.create_subprocess_exec(*argv, env=env, stdin=subprocess.DEVNULL, start_new_session=True)
-        return cls(await starting)
+        return cls(await starting, token)
 
     async def _wait(self) -> None:
         self.code_zero = await self._process.wait() == 0
-        self._signal(signal.SIGKILL)  # what it has left in its session
+        self._signal(signal.SIGKILL)  # what it has left in its group
+        await asyncio.get_running_loop().run_in_executor(None, kill_orphans, self._token)
         self.ended.set_result(None)
 
     def terminate(self) -> None:
-        """SIGTERM, to its whole session."""
+        """SIGTERM, to its whole process group."""
         self._signal(signal.SIGTERM)
 
     def kill(self) -> None:
-        """SIGKILL, to its whole session."""
+        """SIGKILL, to its whole process group, and to what has left that."""
         self._signal(signal.SIGKILL)
+        if not self.ended.done():
+            kill_carriers(self._token)  # here and now: the process may be leaving, and see no more ends
 
     def _signal(self, number: signal.Signals) -> None:
         if self.ended.done():
@@ -145,7 +153,7 @@ async def killed(child: Child, timer: Timer) -> bool:
     """Kill a child; whether it has ended."""
     if not child.ended.done():
         child.kill()
-        await timer.pause(int(ORPHAN_S * 1_000), child.ended)
+        await timer.pause(KILLED_MS, child.ended)
     if not child.ended.done():
         logger.error("a child can't be ended, and runs on beside its successor")
     return child.ended.done()
@@ -172,22 +180,29 @@ def new_token() -> str:
 def kill_orphans(token: str) -> int:
     """Kill every process that carries *token*, and wait until they are gone; how many there were. It blocks.
 
-    A supervisor that was killed can't tend its children; whoever comes next does.
+    A child can't be relied on to end what it has started. A supervisor that was killed can't tend its children; whoever
+    comes next does.
     """
-    if not token or not PROC.is_dir():
-        return 0
     found: set[int] = set()
     give_up_at = time.monotonic() + ORPHAN_S
-    while pids := _carriers(f"{TOKEN}={token}".encode()):
+    while pids := kill_carriers(token):
         found |= pids
         if time.monotonic() > give_up_at:
-            logger.error("processes %s of an earlier supervisor can't be killed", sorted(pids))
+            logger.error("processes %s of an earlier child can't be killed", sorted(pids))
             break
-        for pid in pids:
-            with suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
         time.sleep(0.005)
     return len(found)
+
+
+def kill_carriers(token: str) -> set[int]:
+    """Send SIGKILL to every process that carries *token*, once; which there were."""
+    if not token or not PROC.is_dir():
+        return set()
+    pids = _carriers(f"{TOKEN}={token}".encode())
+    for pid in pids:
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
+    return pids
 
 
 def _carriers(mark: bytes) -> set[int]:

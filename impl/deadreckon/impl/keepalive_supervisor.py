@@ -13,7 +13,8 @@ Decided conflicts
     * An end is clean only if it was asked for, by ``stop`` or by leaving the supervisor; exit code 0 proves nothing (K7).
     * A host that an earlier supervisor was killed with waits for its alarm, however it is started: that is a revival.
     * A child that can't be started at all is one that has died.
-    * A host that runs though nobody remembers it is killed first: there is one child of a host, or none.
+    * A host that runs though nobody remembers it is killed first, and the end of a child is the end of all that it has
+      started: there is one child of a host, or none.
     * Leaving kills whatever does not end within ``grace_ms``, even if the store fails meanwhile; then the hosts are found
       owed by the next supervisor.
 """
