@@ -14,7 +14,7 @@ from deadreckon.models.audit import Filters, Report, audit
 from deadreckon.models.audit_incident import IncidentWords
 from deadreckon.models.audit_log import Source
 from deadreckon.models.audit_moves import Do, Key, Move, See
-from deadreckon.models.audit_words import Line
+from deadreckon.models.audit_words import Line, Place
 
 LOGS = Path(__file__).parent / "logs"
 VERDICTS: dict[str, dict[str, str]] = json.loads((LOGS / "verdicts.json").read_text(encoding="utf-8"))
@@ -130,9 +130,8 @@ def test_one_wrong_line_among_ten_thousand_is_named_within_a_second() -> None:
 
 def test_equal_stories_cost_a_look_up() -> None:
     """The sets of states are those of one story, however many entities tell it."""
-    words = IncidentWords(lambda rejected: pytest.fail("none is wrong"))
-    for number, line in enumerate(incidents(200), 1):
-        words.line_number = number
+    words = IncidentWords(lambda rejected: pytest.fail("none is wrong"), Place())
+    for line in incidents(200):
         words.readers[str(line["type"])](line)
     assert words.count == 200
     assert len(words.monitor()._nodes) < 20

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import time
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 import click
@@ -55,9 +57,10 @@ def audit(
     known = Known() if mapped is None else Known(mapped.unwritten, mapped.not_observable)
     work = Audit(Filters(frozenset(rules), frozenset(entities)), known)
     change = None if mapped is None else mapped.lines
-    for name in dict.fromkeys(logs):
-        with Reading(console(stderr=True), name, work, change) as reading:
-            work.read(reading.source.lines(), name)
+    with without_garbage():
+        for name in dict.fromkeys(logs):
+            with Reading(console(stderr=True), name, work, change) as reading:
+                work.read(reading.source.lines(), name)
     report = work.end()
     shown(report)
     for target, form in zip(targets, (as_json, as_junit), strict=True):
@@ -65,6 +68,16 @@ def audit(
             target.write(form(report))
     code = 1 if report.violations else 2 if report.malformed and not lenient else 0
     click.get_current_context().exit(code)
+
+
+@contextmanager
+def without_garbage() -> Iterator[None]:
+    """What is kept is kept to the end: looking for garbage in it would cost a fifth of the time."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 class Reading:

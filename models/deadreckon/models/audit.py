@@ -25,7 +25,7 @@ from .audit_lenient import number_of
 from .audit_monitor import TooMany
 from .audit_moves import Key, Malformed, NotFollowed
 from .audit_request import RequestWords
-from .audit_words import Entity, Line, Reader, Rejected, Words
+from .audit_words import Entity, Line, Place, Reader, Rejected, Words
 
 VOCABULARIES: tuple[type[Words], ...] = (IncidentWords, HoldWords, KeepaliveWords, JournalWords, RequestWords)
 
@@ -129,14 +129,14 @@ class Audit:
         self.known = known or Known()
         self.report = Report()
         self.source = ""
-        self.number = 0
-        self._words = [vocabulary(self._reject) for vocabulary in VOCABULARIES]
+        self._place = Place()
+        self._words = [vocabulary(self._reject, self._place) for vocabulary in VOCABULARIES]
         self._named = {words.machine.name: words for words in self._words}
         self._seen: set[str] = set()
         self._readers: dict[str, Reader] = {"policy": self._policy, "log.ended": self._log_ended}
         for type_ in dict.fromkeys(type_ for words in self._words for type_ in words.readers):
             self._readers[type_] = self._reader(type_)
-        self._ended_at: int | None = None
+        self._ended: tuple[str, int] | None = None
         self._violating: set[tuple[str, str]] = set()
         self._explained: dict[tuple[int, Key], Explanation] = {}
 
@@ -146,10 +146,11 @@ class Audit:
         lines = iter(lines)
         first = list(itertools.islice(lines, LOOKAHEAD))
         self._look_ahead(first)
-        readers, report = self._readers, self.report
+        readers, report, place = self._readers, self.report, self._place
         for number, line in itertools.chain(first, lines):
-            self.number = number
+            place.number = number
             try:
+                place.at_ms = line.get("at", place.at_ms)  # type: ignore[assignment]  # a number: see where lines are read
                 type_ = line["type"]
                 reader = readers.get(type_) if type_.__class__ is str else None
                 if reader is None:
@@ -180,26 +181,20 @@ class Audit:
         self.report.unknown[type_[:80]] += 1
 
     def _reader(self, type_: str) -> Reader:
-        """Who reads lines of this type; the first one says that the log has such lines."""
-        readers = [words.readers[type_] for words in self._words if type_ in words.readers]
+        """Who reads lines of this type. The first one says that the system writes them; the others go there directly."""
         mine = [words for words in self._words if type_ in words.readers]
+        readers = [words.readers[type_] for words in mine]
         direct = readers[0] if len(readers) == 1 else _to_all(readers)
-        filtered = direct if not self.filters.entities else self._only(direct, mine)
-        clocked = [words for words in mine if words.clock]
+        wanted = direct if not self.filters.entities else self._only(direct, mine)
 
-        optional = [words for words in mine if type_ in words.optional]
-
-        def numbered(line: Line) -> None:
+        def first(line: Line) -> None:
+            self._readers[type_] = wanted
+            self._seen.add(type_)
             for words in mine:
-                words.line_number = self.number
-            for words in clocked:
-                words.at_ms = line["at"]  # type: ignore[assignment]  # checked where lines are read
-            for words in optional:
-                if type_ in words.absent:
-                    words.absent -= {type_}
-            filtered(line)
+                words.absent -= {type_}
+            wanted(line)
 
-        return numbered
+        return first
 
     def _only(self, reader: Reader, words: list[Words]) -> Reader:
         nouns = [one.noun for one in words]
@@ -223,11 +218,7 @@ class Audit:
         words.set_policy({name: value for name, value in line.items() if name not in ("type", "machine", "at")})
 
     def _log_ended(self, line: Line) -> None:
-        self._ended_at = self.number
-        for words in self._words:
-            words.line_number = self.number
-            if words.clock:
-                words.at_ms = line["at"]  # type: ignore[assignment]  # checked where lines are read
+        self._ended = (self.source, self._place.number)
 
     def _leave(self, line: Line, why: str) -> None:
         self.report.not_followed[why] += 1
@@ -277,11 +268,12 @@ class Audit:
     def end(self) -> Report:
         """Judge what is left, and say what was found."""
         report = self.report
+        ended = self._ended == (self.source, self._place.number)  # nothing followed
         for words in self._words:
             report.entities += words.count
             for entity in list(words.entities.values()):
                 if not entity.ended:
-                    self._end(words, entity)
+                    self._end(words, entity, ended)
             if words.count:
                 report.not_observable += words.not_observable(self._seen)
         report.not_observable = list(dict.fromkeys((*report.not_observable, *self.known.not_observable)))
@@ -289,11 +281,11 @@ class Audit:
         report.verdicts[CONFORMS] = report.entities - report.verdicts[VIOLATES] - report.verdicts[PENDING]
         return report
 
-    def _end(self, words: Words, entity: Entity) -> None:
-        owed = words.owed(entity, ended=self._ended_at is not None)
+    def _end(self, words: Words, entity: Entity, ended: bool) -> None:
+        owed = words.owed(entity, ended)
         if not owed:
             return
-        if self._ended_at is None:
+        if not ended:
             self.report.verdicts[PENDING] += 1
             self.report.pending.update((words.machine.name, number_of(id)) for id in owed)
             return
@@ -301,7 +293,7 @@ class Audit:
         assert rule.kind is Kind.EVENTUALLY
         history = tuple({step[0]: (step[0], step[4]) for step in entity.history if step[0]}.values())
         happened = "the log ended, and nothing more came"
-        self._violated(words, entity, number_of(rule.id), rule.sentence, self._ended_at, happened, history, None)
+        self._violated(words, entity, number_of(rule.id), rule.sentence, self._place.number, happened, history, None)
 
 
 def audit(

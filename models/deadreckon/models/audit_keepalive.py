@@ -139,7 +139,7 @@ class KeepaliveWords(Words):
             raise Malformed(f"n is {number}: give 0 or more")
         entity = self.known(line) or self._adopted(line, number - 1)
         names = _names(entity)
-        early_ms = NEVER if names.fired else self.at_ms - entity.base_ms
+        early_ms = NEVER if names.fired else self.place.at_ms - entity.base_ms
         names.fired, names.recovering = False, True
         self._step(entity, line, ("revived", number, early_ms), " for a revival")
 

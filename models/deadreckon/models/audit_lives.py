@@ -6,19 +6,21 @@ unseen. A line that names no incarnation is of the living one, or of one whose n
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Final, cast
 
 import attrs
 
 from .audit_moves import Key, Move, do
-from .audit_words import Entity, Line, Words, text_of
+from .audit_words import Entity, Line, Place, Rejected, Words, text_of
 
 BORN: Final = ("born",)
 REBORN: Final = ("reborn",)
 DIED: Final = ("died",)
 NOBODY: Final = ""
 """Under this name the entities stand whose incarnation no line has named."""
+NONE: Final[Mapping[str, Entity]] = MappingProxyType({})
 
 
 @attrs.define
@@ -52,9 +54,9 @@ class Life:
 class LivingWords(Words):
     """A vocabulary whose lines name incarnations; its tables of names are a :class:`Life`."""
 
-    def __init__(self, *arguments: object) -> None:
+    def __init__(self, reject: Callable[[Rejected], None], place: Place) -> None:
         self.living: dict[str, dict[str, Entity]] = {}
-        super().__init__(*arguments)  # type: ignore[arg-type]  # as Words has them
+        super().__init__(reject, place)
 
     def lives(self, entity: Entity, line: Line) -> bool:
         """Whether the incarnation that a line names is the living one; a new one begins to live."""
@@ -90,11 +92,12 @@ class LivingWords(Words):
         The dead write nothing, so it may have died long before. Whoever's name is not known may have been this one.
         """
         name = text_of(line, "incarnation")
-        for entity in [one for key in (name, NOBODY) for one in self.living.pop(key, {}).values()]:
-            life = cast("Life", entity.names)
-            if life.alive and life.current in (name, None):
-                life.died()
-                self.step(entity, line, DIED, late=True)
+        for key in (name, NOBODY):
+            for entity in self.living.pop(key, NONE).values():
+                life = cast("Life", entity.names)
+                if life.alive and life.current in (name, None):
+                    life.died()
+                    self.step(entity, line, DIED, late=True)
 
     def rests(self, entity: Entity) -> None:
         """What happens to its incarnation does not matter to it any more."""

@@ -110,8 +110,8 @@ class RequestWords(LivingWords):
         entity = self.known(line)
         if entity is not None:
             names = cast("Names", entity.names)
-            if names.alive and outcome == "expired" and 0 < self.at_ms - names.expires_at_ms <= LATE_MS:
-                self.at_ms = names.expires_at_ms
+            if names.alive and outcome == "expired" and 0 < self.place.at_ms - names.expires_at_ms <= LATE_MS:
+                self.place.at_ms = names.expires_at_ms
             self.somebody_lives(entity, line)
             self.step(entity, line, ("settled again" if names.settled else "settled", outcome))
             names.settled = True

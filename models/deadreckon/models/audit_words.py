@@ -89,6 +89,14 @@ class Rejected:
     node: Node
 
 
+@attrs.define
+class Place:
+    """Where a log is read: the number of the line, and its time."""
+
+    number: int = 0
+    at_ms: int = 0
+
+
 Reader: TypeAlias = Callable[[Line], None]
 
 
@@ -119,7 +127,7 @@ class Words:
     last_resort: ClassVar[str]
     unseen: ClassVar[Mapping[str, tuple[str, ...]]] = {}
 
-    def __init__(self, reject: Callable[[Rejected], None]) -> None:
+    def __init__(self, reject: Callable[[Rejected], None], place: Place) -> None:
         self.entities: dict[str, Entity] = {}
         self.resting: dict[str, Entity] = {}
         self._recent: deque[Entity] = deque()
@@ -127,8 +135,7 @@ class Words:
         self.count = 0
         self.reject = reject
         self.absent: frozenset[str] = self.optional
-        self.line_number = 0
-        self.at_ms = 0
+        self.place = place
         self.policy: object = self.default_policy()
         self._monitors: dict[object, Monitor] = {}
         self.readers: dict[str, Reader] = self.vocabulary()
@@ -223,28 +230,28 @@ class Words:
     def opened(self, name: str, parts: int = 1, lead_ms: int = 0) -> Entity:
         """A new entity, whose own time begins *lead_ms* before its first line."""
         self.count += 1
-        base_ms = self.at_ms - lead_ms if self.clock else 0
+        base_ms = self.place.at_ms - lead_ms if self.clock else 0
         entity = self.entities[name] = Entity(name, self.monitor(), self.names(), parts, base_ms)
         return entity
 
     def assume(self, entity: Entity, *keys: Key) -> None:
         """Steps of which the log has no line."""
-        number, self.line_number = self.line_number, 0
+        number, self.place.number = self.place.number, 0
         for key in keys:
             self.step(entity, {}, key)
-        self.line_number = number
+        self.place.number = number
 
     def step(self, entity: Entity, line: Line, key: Key, part: int = 0, *, late: bool = False) -> None:
         """One part of *entity* takes a line; what is only told *late* may have happened right after its last line."""
         if entity.ended:
             return
         if self.clock and not late:
-            entity.now_ms = max(entity.now_ms, self.at_ms - entity.base_ms)
+            entity.now_ms = max(entity.now_ms, self.place.at_ms - entity.base_ms)
         history = entity.history
         if len(history) >= KEPT:
             entity.forget()
             history = entity.history
-        history.append((self.line_number, part, key, entity.now_ms, line))
+        history.append((self.place.number, part, key, entity.now_ms, line))
         node = entity.nodes[part]
         after = node.next.get(key) or entity.monitor.step(node, key, entity.now_ms)
         if after is None:
@@ -261,7 +268,7 @@ class Words:
         If the log has *ended*, hidden moves that only have to be taken are taken first.
         """
         code, monitor = entity.monitor.code, entity.monitor
-        at_ms = max(entity.now_ms, self.at_ms - entity.base_ms) if ended and self.clock else entity.now_ms
+        at_ms = max(entity.now_ms, self.place.at_ms - entity.base_ms) if ended and self.clock else entity.now_ms
         found: list[str] = []
         for node in entity.nodes:
             states = monitor.before(node, at_ms) or monitor.before(node, node.now_ms)
