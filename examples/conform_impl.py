@@ -10,12 +10,18 @@ from collections.abc import Callable
 
 from deadreckon.impl.driver import IncidentDriver
 from deadreckon.impl.hold_driver import HoldDriver
+from deadreckon.impl.keepalive_driver import KeepaliveDriver
 from deadreckon.impl.request_driver import RequestDriver
 from deadreckon.models.driver import Driver
 from deadreckon.models.serve import serve
 from deadreckon.spec.machines import MACHINES
 
-DRIVERS: dict[str, Callable[[], Driver]] = {"hold": HoldDriver, "incident": IncidentDriver, "request": RequestDriver}
+DRIVERS: dict[str, Callable[[], Driver]] = {
+    "hold": HoldDriver,
+    "incident": IncidentDriver,
+    "keepalive": KeepaliveDriver,
+    "request": RequestDriver,
+}
 
 if __name__ == "__main__":
     if len(sys.argv) != 2 or sys.argv[1] not in DRIVERS:
