@@ -8,8 +8,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 
-from deadreckon.impl.driver import IncidentDriver
 from deadreckon.impl.hold_driver import HoldDriver
+from deadreckon.impl.incident_driver import IncidentDriver
 from deadreckon.impl.keepalive_driver import KeepaliveDriver
 from deadreckon.impl.request_driver import RequestDriver
 from deadreckon.models.driver import Driver

@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from deadreckon.impl import Door, Grant, approve, open_holds
-from deadreckon.impl.journal_memory import MemoryJournal
+from deadreckon.impl.hold_journal_memory import MemoryJournal
 from deadreckon.impl.virtual import VirtualTimer, run_virtual
 from deadreckon.spec.hold_state import Release
 

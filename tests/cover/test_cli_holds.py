@@ -16,10 +16,10 @@ from cryptography.hazmat.primitives.serialization import BestAvailableEncryption
 from deadreckon.cli.commands import command
 from deadreckon.cli.holds import printable
 from deadreckon.impl.hold_decisions import add_key, decide
+from deadreckon.impl.hold_journal import Held
+from deadreckon.impl.hold_journal_sqlite import SqliteJournal
 from deadreckon.impl.hold_memory import Asked, boot
 from deadreckon.impl.hold_steps import Steps
-from deadreckon.impl.journal import Held
-from deadreckon.impl.journal_sqlite import SqliteJournal
 from deadreckon.impl.signing import key_id, new_private_key, public_key_b64, verified
 from deadreckon.spec.hold_state import Fact, HoldPolicy
 

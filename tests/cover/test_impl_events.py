@@ -31,8 +31,8 @@ from deadreckon.impl import (
     open_holds,
 )
 from deadreckon.impl.clock import VirtualClock
-from deadreckon.impl.journal_memory import MemoryJournal
-from deadreckon.impl.memory import MemoryStore
+from deadreckon.impl.hold_journal_memory import MemoryJournal
+from deadreckon.impl.incident_memory import MemoryStore
 from deadreckon.impl.testing import Died
 from deadreckon.impl.virtual import START_MS, VirtualTimer, run_virtual
 from deadreckon.spec.errors import CallerError

@@ -49,7 +49,7 @@ from deadreckon.impl import (
     reject,
     revoke_key,
 )
-from deadreckon.impl.journal_memory import MemoryJournal
+from deadreckon.impl.hold_journal_memory import MemoryJournal
 from deadreckon.impl.testing import Died
 from deadreckon.impl.virtual import VirtualTimer, run_virtual
 from deadreckon.spec.errors import CallerError, PolicyError

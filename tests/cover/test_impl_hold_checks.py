@@ -31,8 +31,8 @@ from deadreckon.impl import (
     open_holds,
     reject,
 )
-from deadreckon.impl.journal_clock import SteadyClock
-from deadreckon.impl.journal_memory import MemoryJournal
+from deadreckon.impl.hold_journal_clock import SteadyClock
+from deadreckon.impl.hold_journal_memory import MemoryJournal
 from deadreckon.impl.virtual import VirtualTimer, run_virtual
 from deadreckon.spec.errors import CallerError, PolicyError
 from deadreckon.spec.hold_state import Fact, HoldPolicy, Release

@@ -20,13 +20,13 @@ from deadreckon.impl import (
     open_holds,
     reject,
 )
+from deadreckon.impl.hold_journal import JournalUnavailable
+from deadreckon.impl.hold_journal_memory import MemoryJournal
+from deadreckon.impl.hold_journal_wait import Listeners
 from deadreckon.impl.hold_keeper import Keeper
 from deadreckon.impl.hold_memory import Asked, Life, boot
 from deadreckon.impl.hold_parked import Parked, watch
 from deadreckon.impl.hold_steps import Steps
-from deadreckon.impl.journal import JournalUnavailable
-from deadreckon.impl.journal_memory import MemoryJournal
-from deadreckon.impl.journal_wait import Listeners
 from deadreckon.impl.virtual import VirtualTimer, run_virtual
 from deadreckon.spec.hold_state import Caller, Fact, HoldPolicy, Release, Told, Wait
 from tests.cover.hold_stories import asked, effect, granted, release_of, told

@@ -10,8 +10,8 @@ import attrs
 import pytest
 
 from deadreckon.impl import Asked, Held, HoldSteps, JournalUnavailable, Key, KeyChange, NoSuchHold, boot_door
-from deadreckon.impl.journal import blank
-from deadreckon.impl.journal_memory import MemoryJournal
+from deadreckon.impl.hold_journal import blank
+from deadreckon.impl.hold_journal_memory import MemoryJournal
 from deadreckon.impl.virtual import VirtualTimer
 from deadreckon.spec import hold as spec
 from deadreckon.spec.errors import Refused

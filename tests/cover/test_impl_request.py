@@ -822,7 +822,7 @@ def test_a_file_of_another_kind_is_refused(tmp_path: Path) -> None:
     """A store of turns is not one of requests; a closed store is closed."""
 
     async def main() -> None:
-        from deadreckon.impl.sqlite import SqliteStore
+        from deadreckon.impl.incident_sqlite import SqliteStore
 
         async with SqliteStore(tmp_path / "turns.db"):
             pass

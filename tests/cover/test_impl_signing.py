@@ -23,7 +23,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from deadreckon.impl import KeyRefused, SqliteJournal, add_key, key_ballot, revoke_key
-from deadreckon.impl.journal import Ballot, Key
+from deadreckon.impl.hold_journal import Ballot, Key
 from deadreckon.impl.signing import (
     BadKey,
     Json,

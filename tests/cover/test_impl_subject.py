@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
+from deadreckon.impl.journal import EventJournal
+from deadreckon.impl.journal_memory import MemoryEvents
+from deadreckon.impl.journal_reader import EventReader
+from deadreckon.impl.journal_sqlite import SqliteEvents
+from deadreckon.impl.journal_store import Change, EventStore, Kept, Look, Sight, Writes
+from deadreckon.impl.journal_subject import KEPT_EVERY, Subject
+from deadreckon.impl.journal_subject_steps import Reducer, SubjectEffect, SubjectSteps
+from deadreckon.impl.journal_words import EventType, FoldMalformed, JournalEvent, SubjectTaken
 from deadreckon.impl.store import StoreCorrupt, StoreUnavailable
-from deadreckon.impl.stream import EventJournal
-from deadreckon.impl.stream_memory import MemoryEvents
-from deadreckon.impl.stream_reader import EventReader
-from deadreckon.impl.stream_sqlite import SqliteEvents
-from deadreckon.impl.stream_store import Change, EventStore, Kept, Look, Sight, Writes
-from deadreckon.impl.stream_subject import KEPT_EVERY, Subject
-from deadreckon.impl.stream_subject_steps import Reducer, SubjectEffect, SubjectSteps
-from deadreckon.impl.stream_words import EventType, FoldMalformed, JournalEvent, SubjectTaken
 from deadreckon.impl.testing import CrashAt, Died
 from deadreckon.impl.virtual import VirtualTimer, run_virtual
 from deadreckon.spec import CallerError, Refused

@@ -16,8 +16,8 @@ import pytest
 
 from deadreckon.impl import DecisionRefused, Door, JournalUnavailable, decide, open_holds
 from deadreckon.impl.events import Emitter, Event
+from deadreckon.impl.hold_journal_memory import MemoryJournal
 from deadreckon.impl.incident_events import IncidentEvents, TurnEvents
-from deadreckon.impl.journal_memory import MemoryJournal
 from deadreckon.impl.keepalive_events import HostEvents
 from deadreckon.impl.request import Requests
 from deadreckon.impl.request_store import MemoryRequests

@@ -10,8 +10,8 @@ import attrs
 import pytest
 
 from deadreckon.impl.hold_driver import HoldDriver, in_files
-from deadreckon.impl.journal import Change, KeyChange, Moment, Receipt, Written
-from deadreckon.impl.journal_memory import MemoryJournal
+from deadreckon.impl.hold_journal import Change, KeyChange, Moment, Receipt, Written
+from deadreckon.impl.hold_journal_memory import MemoryJournal
 from deadreckon.models.coverage import Coverage, Recorder
 from deadreckon.models.driver import Divergence, Ground
 from deadreckon.models.simulate import Simulation, simulate

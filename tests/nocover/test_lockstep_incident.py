@@ -10,8 +10,8 @@ import pytest
 from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from deadreckon.impl.driver import FileDisk, IncidentDriver, MemoryDisk
-from deadreckon.impl.memory import MemoryStore
+from deadreckon.impl.incident_driver import FileDisk, IncidentDriver, MemoryDisk
+from deadreckon.impl.incident_memory import MemoryStore
 from deadreckon.models.coverage import Coverage, Reachable
 from deadreckon.models.driver import Divergence
 from deadreckon.models.simulate import simulate

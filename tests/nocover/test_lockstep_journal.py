@@ -11,9 +11,9 @@ import pytest
 from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from deadreckon.impl.stream_driver import JournalDriver, StreamFileDisk, StreamMemoryDisk
-from deadreckon.impl.stream_memory import MemoryEvents
-from deadreckon.impl.stream_store import Change, Look, Sight, Writes
+from deadreckon.impl.journal_driver import JournalDriver, StreamFileDisk, StreamMemoryDisk
+from deadreckon.impl.journal_memory import MemoryEvents
+from deadreckon.impl.journal_store import Change, Look, Sight, Writes
 from deadreckon.models.coverage import Coverage, Reachable
 from deadreckon.models.driver import Divergence
 from deadreckon.models.simulate import Simulation, simulate

@@ -27,7 +27,7 @@ from deadreckon.impl import (
     Subject,
 )
 from deadreckon.impl.events import Event
-from deadreckon.impl.stream_store import Change, Look, Sight, Writes
+from deadreckon.impl.journal_store import Change, Look, Sight, Writes
 from deadreckon.impl.testing import CrashAt, Died, MemoryEvents
 from deadreckon.spec.journal_state import Progress
 

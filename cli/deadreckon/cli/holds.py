@@ -28,8 +28,8 @@ from .reports import Target, version
 from .traces import counted
 
 if TYPE_CHECKING:
-    from deadreckon.impl.journal import Held
-    from deadreckon.impl.journal_sqlite import SqliteJournal
+    from deadreckon.impl.hold_journal import Held
+    from deadreckon.impl.hold_journal_sqlite import SqliteJournal
 
 T = TypeVar("T")
 
@@ -171,8 +171,8 @@ def on_journal(db: str, work: Callable[[SqliteJournal], Awaitable[T]]) -> T:
         CallerError: there is no such file, or no such hold.
         EnvironmentFault: it is no journal, or can't be read.
     """
-    from deadreckon.impl.journal import JournalUnavailable
-    from deadreckon.impl.journal_sqlite import SqliteJournal
+    from deadreckon.impl.hold_journal import JournalUnavailable
+    from deadreckon.impl.hold_journal_sqlite import SqliteJournal
     from deadreckon.impl.signing import verified
 
     if not Path(db).is_file() or Path(db).stat().st_size == 0:
@@ -221,7 +221,7 @@ async def _known(journal: SqliteJournal, hold: str) -> tuple[int, Held]:
 
 
 def _signed(held: Held, verdicts: tuple[bool, ...], pem: str) -> tuple[str, str]:
-    from deadreckon.impl.journal import Ballot
+    from deadreckon.impl.hold_journal import Ballot
     from deadreckon.impl.signing import ballot_message, key_id, load_private_key, public_key_b64, sign
 
     try:

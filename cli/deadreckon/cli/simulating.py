@@ -69,7 +69,7 @@ def implemented(machine: Machine) -> bool:
 
 
 def _incident(store: str, directory: str) -> DriverMaker:
-    from deadreckon.impl.driver import FileDisk, IncidentDriver
+    from deadreckon.impl.incident_driver import FileDisk, IncidentDriver
 
     return lambda: IncidentDriver(FileDisk(directory) if store == SQLITE else None)
 
@@ -94,7 +94,7 @@ def _keepalive(store: str, directory: str) -> DriverMaker:
 
 
 def _journal(store: str, directory: str) -> DriverMaker:
-    from deadreckon.impl.stream_driver import JournalDriver, StreamFileDisk
+    from deadreckon.impl.journal_driver import JournalDriver, StreamFileDisk
 
     return lambda: JournalDriver(StreamFileDisk(directory) if store == SQLITE else None)
 

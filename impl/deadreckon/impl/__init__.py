@@ -65,6 +65,25 @@ from .clock import Clock, SystemClock
 from .events import Event, EventLog, Sink
 from .hold import Door
 from .hold_decisions import Decision, add_key, approve, decide, open_holds, reject, revoke_key
+from .hold_journal import (
+    Ballot,
+    Entry,
+    Held,
+    Journal,
+    JournalUnavailable,
+    Key,
+    KeyChange,
+    KeyConflict,
+    KeyRefused,
+    Moment,
+    NoSuchHold,
+    Receipt,
+    Recorded,
+    Verifier,
+    Written,
+)
+from .hold_journal_keys import key_ballot
+from .hold_journal_sqlite import SqliteJournal
 from .hold_memory import Asked
 from .hold_memory import Life as DoorLife
 from .hold_memory import boot as boot_door
@@ -89,27 +108,25 @@ from .hold_words import (
 )
 from .incident import OnTerminal, Predicate, Recovery
 from .incident_attempt import Attempt
+from .incident_sqlite import SqliteStore
 from .incident_steps import Life, Memory, Steps, boot
 from .incident_words import Closed, GivenUp, Incident, IncidentRefused, Kind, NoIncident, NotEntered, Sealed
-from .journal import (
-    Ballot,
-    Entry,
-    Held,
-    Journal,
-    JournalUnavailable,
-    Key,
-    KeyChange,
-    KeyConflict,
-    KeyRefused,
-    Moment,
-    NoSuchHold,
-    Receipt,
-    Recorded,
-    Verifier,
-    Written,
+from .journal import EventJournal
+from .journal_reader import EventPage, EventReader
+from .journal_sqlite import SqliteEvents
+from .journal_store import EventStore
+from .journal_subject import Subject
+from .journal_subject_steps import Reducer, SubjectEffect
+from .journal_words import (
+    EphemeralKeyed,
+    EventMalformed,
+    EventTooLarge,
+    EventType,
+    FoldMalformed,
+    JournalEvent,
+    JournalNotOpen,
+    SubjectTaken,
 )
-from .journal_keys import key_ballot
-from .journal_sqlite import SqliteJournal
 from .keepalive import Keepalive, Revive, host_views
 from .keepalive_child import Program
 from .keepalive_kept import OnEvidence
@@ -140,7 +157,6 @@ from .request_words import (
     RequestsClosed,
     RequestView,
 )
-from .sqlite import SqliteStore
 from .store import (
     UNKNOWN,
     Change,
@@ -158,22 +174,6 @@ from .store import (
     StoreUnavailable,
     admit_caller,
     successor,
-)
-from .stream import EventJournal
-from .stream_reader import EventPage, EventReader
-from .stream_sqlite import SqliteEvents
-from .stream_store import EventStore
-from .stream_subject import Subject
-from .stream_subject_steps import Reducer, SubjectEffect
-from .stream_words import (
-    EphemeralKeyed,
-    EventMalformed,
-    EventTooLarge,
-    EventType,
-    FoldMalformed,
-    JournalEvent,
-    JournalNotOpen,
-    SubjectTaken,
 )
 from .timer import SystemTimer, Timer
 

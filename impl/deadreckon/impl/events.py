@@ -38,7 +38,7 @@ from deadreckon.spec.journal_state import JournalPolicy
 from deadreckon.spec.keepalive_state import KeepalivePolicy
 from deadreckon.spec.request_state import RequestPolicy
 
-from .journal import Json
+from .hold_journal import Json
 
 logger = logging.getLogger("deadreckon.events")
 

@@ -41,12 +41,12 @@ from deadreckon.spec.hold_state import DEBOUNCE_MAX_MS, Caller, HoldPolicy
 from .events import Sink
 from .hold_checks import check_span, check_text, checked_requests
 from .hold_groups import Groups, Seat
+from .hold_journal import Journal, JournalUnavailable
 from .hold_keeper import Keeper
 from .hold_memory import Asked, boot
 from .hold_parked import Parked
 from .hold_release import Effect
 from .hold_words import DoorClosed, Grant, InDoubt
-from .journal import Journal, JournalUnavailable
 
 T = TypeVar("T")
 

@@ -16,10 +16,10 @@ from deadreckon.spec.hold_state import Evidence, Fact
 
 from .events import Emitter, Sink
 from .hold_checks import check_text, checked_indexes, checked_verdicts
+from .hold_journal import Ballot, Entry, Held, Journal, Json, Key, KeyChange, Moment, NoSuchHold, Verifier, Written
+from .hold_journal_keys import vouched
 from .hold_memory import ONLY, decided, moved, seen
 from .hold_words import explained
-from .journal import Ballot, Entry, Held, Journal, Json, Key, KeyChange, Moment, NoSuchHold, Verifier, Written
-from .journal_keys import vouched
 from .signing import check_key, verified
 
 REASON_MAX_CHARS = 1_000

@@ -30,12 +30,12 @@ from deadreckon.spec.errors import CallerError, Refused
 from deadreckon.spec.hold_state import Evidence, Hold, HoldPolicy, State, Told, Wait
 
 from .hold_decisions import add_key, decide, revoke_key
+from .hold_journal import Ballot, Change, Held, Journal, JournalUnavailable, Key, NoSuchHold, Receipt, Verifier, blank
+from .hold_journal_keys import key_ballot
+from .hold_journal_memory import MemoryJournal
+from .hold_journal_sqlite import SqliteJournal
 from .hold_memory import Asked, Life, Memory, boot
 from .hold_steps import Steps
-from .journal import Ballot, Change, Held, Journal, JournalUnavailable, Key, NoSuchHold, Receipt, Verifier, blank
-from .journal_keys import key_ballot
-from .journal_memory import MemoryJournal
-from .journal_sqlite import SqliteJournal
 from .store import Fenced
 from .timer import Timer
 from .virtual import VirtualTimer
@@ -93,7 +93,7 @@ class Frail(Journal, Protocol):
 
 
 class FrailSqliteJournal(SqliteJournal):
-    """A :class:`~.journal_sqlite.SqliteJournal` that can be made unavailable, and lose acknowledgements."""
+    """A :class:`~.hold_journal_sqlite.SqliteJournal` that can be made unavailable, and lose acknowledgements."""
 
     def __init__(self, path: str, timer: Timer, verifier: Verifier) -> None:
         super().__init__(path, timer, verifier)

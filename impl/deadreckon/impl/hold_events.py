@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from .events import Emitter, Sink
-from .journal import Journal, Json, Recorded
+from .hold_journal import Journal, Json, Recorded
 from .store import StoreFault
 
 logger = logging.getLogger("deadreckon.events")

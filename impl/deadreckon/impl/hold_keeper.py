@@ -16,12 +16,12 @@ from deadreckon.spec.errors import Refused
 from deadreckon.spec.hold_state import Caller, Fact, HoldPolicy, Told, Wait
 from deadreckon.spec.hold_words import outcome
 
+from .hold_journal import Held, Journal, JournalUnavailable, NoSuchHold
 from .hold_memory import Asked, Life
 from .hold_parked import Pace, Parked, tidy, watch
 from .hold_release import Effect, ended, released
 from .hold_steps import Steps
 from .hold_words import Grant
-from .journal import Held, Journal, JournalUnavailable, NoSuchHold
 from .store import Fenced, StoreClosed, StoreFault
 from .waiting import to_the_end
 

@@ -14,7 +14,7 @@ from deadreckon.spec.hold_words import with_hold
 
 from .events import Sink
 from .hold_events import DoorEvents
-from .journal import Entry, Journal, Json, Moment
+from .hold_journal import Entry, Journal, Json, Moment
 
 Move = Callable[[State], State]
 T = TypeVar("T")

@@ -22,9 +22,9 @@ from deadreckon.spec.errors import Refused
 from deadreckon.spec.hold_state import Call, Caller, Fact, HoldPolicy, Release, Wait
 from deadreckon.spec.hold_words import backed_off
 
+from .hold_journal import Journal, JournalUnavailable, blank
 from .hold_steps import Steps
 from .hold_words import Grant
-from .journal import Journal, JournalUnavailable, blank
 
 T = TypeVar("T")
 

@@ -17,11 +17,11 @@ from deadreckon.spec.errors import Refused
 from deadreckon.spec.hold_state import Call, Release, State, Told
 from deadreckon.spec.hold_words import outcome
 
+from .hold_journal import Held
 from .hold_memory import ONLY
 from .hold_parked import Pace, Parked
 from .hold_steps import Steps
 from .hold_words import HoldAbandoned, HoldEnd, HoldExpired, HoldLapsed, HoldRefused, HoldSettled, InDoubt
-from .journal import Held
 from .store import StoreFault
 from .waiting import to_the_end
 

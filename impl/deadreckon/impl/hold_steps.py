@@ -28,8 +28,8 @@ from deadreckon.spec.errors import Refused
 from deadreckon.spec.hold_state import Evidence, Hold, HoldPolicy, State, Wait
 from deadreckon.spec.language import require
 
+from .hold_journal import Entry, Held, Journal, JournalUnavailable, Json, Moment, NoSuchHold, Receipt, Written, blank
 from .hold_memory import ONLY, Asked, Life, Memory, Move, changed, decided, moved, seen, unasked
-from .journal import Entry, Held, Journal, JournalUnavailable, Json, Moment, NoSuchHold, Receipt, Written, blank
 from .waiting import to_the_end
 
 Alter = Callable[[Held, Moment], Held]

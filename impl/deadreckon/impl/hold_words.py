@@ -28,7 +28,7 @@ import attrs
 from deadreckon.spec.errors import CallerError, Refused
 from deadreckon.spec.hold_state import Evidence, Told
 
-from .journal import Held
+from .hold_journal import Held
 
 
 class HoldEnd(CallerError):

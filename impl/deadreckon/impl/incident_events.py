@@ -16,7 +16,7 @@ import attrs
 from deadreckon.spec.incident_state import Phase, State, Status
 
 from .events import Emitter, Sink
-from .journal import Json
+from .hold_journal import Json
 
 Line = tuple[str, dict[str, Json]]
 """Type and fields of an event."""

@@ -1,314 +1,279 @@
-"""The port to the journal: the durable, ordered log of holds, with one clock, and what can go wrong with it.
+"""A journal of events for one service: durable and ephemeral ones in one sequence of offsets (machine ``journal``).
 
-A journal keeps *facts* in order, and for each hold what they amount to (:class:`Held`). It decides nothing about
-holds: it reads, hands what it read and its own time to a *change*, and keeps the facts that come back, all as one step
-that nothing can come between. So a decision, an expiry and an abandonment are conditional appends, and the first in
-the journal is the one that counts (H6). What it must hold of its own: offsets grow and are never used twice; time
-never goes back; a key stands for one body; and an earlier door appends nothing.
+The hold has a port of its own that is called ``Journal``: a log of facts about holds, which its own rules judge. This
+one is for whatever a service wants to tell, so it is the ``EventJournal``; the files of the other begin
+with ``hold_journal``.
 
-    EnvironmentFault
-    └── StoreFault                  see ``store.py``; a journal raises these too
-        ├── JournalUnavailable      busy, locked, restarting: try again
-        └── Fenced                  a newer door owns the journal
-    CallerError
-    ├── KeyConflict                 the key stands for another body
-    ├── KeyRefused                  signing keys were not changed
-    └── NoSuchHold                  nothing is known of this hold
+Theory of operation
+    Whoever enters the journal is its incarnation, and fences the one before. It alone appends, so it knows the last
+    offset without looking, and an ephemeral event costs no write: it goes into a buffer in memory, bounded by bytes,
+    which forgets the oldest first. Offsets are covered by a durable high-water mark before anybody is told one (J1):
+    a durable event moves it in its own transaction; for ephemerals it is moved ahead by :data:`RESERVED` at a time. So a
+    restart leaves a gap of so many offsets at most, and no offset is ever given twice.
+
+    Connecting and disconnecting are ephemeral, always: clients come and go without end, and add no row (J2). That the
+    service was revived is one row for each incarnation.
+
+What the caller relies on
+    When ``append`` returns a durable event, it is on disk. A call that is cancelled is either done or not; one that
+    failed with a ``StoreFault`` may be either, so give it a key and call it again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Protocol, TypeAlias
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from heapq import merge
+from types import TracebackType
+from typing import Final
 
-import attrs
+from deadreckon.spec import journal_words as words
+from deadreckon.spec.errors import CallerError, Refused
+from deadreckon.spec.journal_state import JournalPolicy
 
-from deadreckon.spec.errors import CallerError
-from deadreckon.spec.hold import boot, crash, initial, no_hold
-from deadreckon.spec.hold_rules import terminal
-from deadreckon.spec.hold_state import Call, Hold, Release, Told
-from deadreckon.spec.hold_words import forgotten
-
-from .store import Fenced, StoreFault
+from .events import Emitter, Sink
+from .hold_journal import Json
+from .journal_reader import EventPage, EventReader, check_range, page
+from .journal_steps import Steps
+from .journal_store import PAGE, EventStore, Look
+from .journal_words import (
+    CONNECTED,
+    DISCONNECTED,
+    REVIVED,
+    Definitions,
+    Draft,
+    EphemeralKeyed,
+    EventMalformed,
+    EventTooLarge,
+    EventType,
+    JournalEvent,
+    JournalNotOpen,
+    KeyConflict,
+    SubjectTaken,
+    canonical,
+    check_name,
+    listed,
+    presence,
+)
+from .store import admit_caller
 from .timer import Timer
 
-Json: TypeAlias = "str | int | bool | Sequence[Json] | Mapping[str, Json] | None"
-"""What the body of a fact is made of."""
+RESERVED: Final = 1_024
+"""Offsets that the high-water mark is moved ahead by for ephemeral events: one write for so many of them."""
 
-RETRY_AFTER_MS = 200
+_REFUSALS: Final[dict[str, type[CallerError]]] = {"J3": EphemeralKeyed, "J7": KeyConflict, "B1": EventTooLarge}
 
 
-class JournalUnavailable(StoreFault):
-    """The journal can't answer now (busy, locked, full, restarting). It is no decision, and ends no hold (H9).
+class EventJournal(EventReader):
+    """The journal in *store*, for the service that appends to it: ``async with EventJournal(store) as journal``.
 
-    Try again after ``retry_after_ms``. What was being appended may be durable or not: a keyed call that is repeated
-    finds out. ``hold_id`` names the hold, if there is one: ask for its outcome with ``attach``.
+    Args:
+        store: where events are kept; it stays the caller's, to be closed by it.
+        policy: the limits. The buffer's counts JSON; small events take about three times as much in memory.
+        timer: the clock.
+        types: the definitions of types of events; those that it doesn't name are durable unless their sender says
+            otherwise. They may change with every version of the service: what is committed stays as it was.
+        name: what it is called in events of the sink.
+        sink: told ``journal.appended`` and ``journal.restarted``.
     """
 
-    def __init__(self, why: str, *, retry_after_ms: int = RETRY_AFTER_MS, hold_id: str = "") -> None:
-        self.retry_after_ms = retry_after_ms
-        self.hold_id = hold_id
-        super().__init__(why)
+    def __init__(
+        self,
+        store: EventStore,
+        policy: JournalPolicy | None = None,
+        timer: Timer | None = None,
+        *,
+        types: Iterable[EventType] = (),
+        name: str = "journal",
+        sink: Sink | None = None,
+    ) -> None:
+        super().__init__(store, timer)
+        self.policy = JournalPolicy() if policy is None else policy
+        if not isinstance(self.policy, JournalPolicy):
+            raise CallerError(f"policy is {policy!r}: give a JournalPolicy")
+        self.name = name
+        self._types = Definitions(types)
+        self._emit = Emitter(sink, self.timer.now_ms)
+        self._entered = False
+        self._steps: Steps | None = None
+        self._one_at_a_time = asyncio.Lock()
+        self._subjects: set[str] = set()
 
+    async def __aenter__(self) -> EventJournal:
+        if self._entered:
+            raise CallerError("the journal is open already: enter it once")
+        self._entered = True
+        self._one_at_a_time = asyncio.Lock()  # of this event loop
+        steps = Steps(self.store, self.policy, self.timer, self._emit, name=self.name)
+        try:
+            await steps.boot()
+        except BaseException:
+            self._entered = False
+            raise
+        self._steps = steps
+        return self
 
-class KeyConflict(CallerError):
-    """The key was used before, with another body. Nothing was appended. Take a new key, or the body of then."""
-
-
-class KeyRefused(CallerError):
-    """Keys were not changed. While a key is active, sign the change with it; a new key needs a new id."""
-
-
-class NoSuchHold(CallerError):
-    """The journal knows no hold of this id. Check the id and the journal's path; ask for a new hold."""
-
-
-@attrs.frozen
-class Key:
-    """A key that decisions may be signed with.
-
-    Attributes:
-        key_id: its name.
-        public_key: as the verifier reads it.
-    """
-
-    key_id: str
-    public_key: str
-
-
-@attrs.frozen
-class KeyChange:
-    """A change of the keys that decisions may be signed with; see ``journal_keys.py``.
-
-    Attributes:
-        key: the key; to revoke one its id is enough.
-        active: whether it is added, or revoked.
-        by: who says so.
-        signature, signed_by: over :func:`~deadreckon.impl.key_ballot`, by the active key of this id; both or neither.
-    """
-
-    key: Key
-    active: bool
-    by: str
-    signature: str = ""
-    signed_by: str = ""
-
-
-@attrs.frozen
-class Ballot:
-    """What a signature vouches for: these verdicts, on these requests, of this hold, and of no other (H7)."""
-
-    hold_id: str
-    requests: tuple[str, ...]
-    verdicts: tuple[bool, ...]
-
-
-Verifier = Callable[[Ballot, str, Key], bool]
-"""``verify(ballot, signature, key)``: whether *signature* is *key*'s, over *ballot*. Malformed ones are false."""
-
-
-@attrs.frozen
-class Held:
-    """What a journal has of one hold.
-
-    Attributes:
-        hold_id: its identity.
-        hold: its facts, as the specification sees them; what a door remembers is blank.
-        requests: what is asked for, one text each (a digest, or canonical JSON), without secrets.
-        caller: who asked.
-        lease_until_ms: until when a caller that is not there may come back.
-        by: who decided; empty while nobody has.
-        reason: why, in the words of whoever decided.
-        offset: that of its last fact.
-    """
-
-    hold_id: str
-    hold: Hold
-    requests: tuple[str, ...]
-    caller: str
-    lease_until_ms: int
-    by: str = ""
-    reason: str = ""
-    offset: int = 0
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._steps = None
+        async with self._one_at_a_time:
+            pass  # what is under way ends
+        self.listeners.tell()
+        self._entered = False
 
     @property
-    def finished(self) -> bool:
-        """Whether every request has its terminal fact (H15)."""
-        return terminal(self.hold)
-
-
-@attrs.frozen
-class Moment:
-    """What a change is given: a hold as it is (None if unknown), the keys active, and the time, all at once."""
-
-    held: Held | None
-    keys: tuple[Key, ...]
-    now_ms: int
-
-
-@attrs.frozen
-class Entry:
-    """A fact to be appended: its type, as in the vocabulary of logs, and its body beside the hold's id."""
-
-    type: str
-    body: Mapping[str, Json] = attrs.field(factory=dict)
-
-
-@attrs.frozen
-class Written:
-    """What a change asks to be kept: the hold as it shall be, and the facts that made it so."""
-
-    held: Held
-    entries: tuple[Entry, ...] = ()
-
-
-Change = Callable[[Moment], Written]
-"""A pure function; it may raise, and then nothing is changed. It may be called in another thread."""
-
-
-@attrs.frozen
-class Receipt:
-    """The answer to an append: the hold after it, and whether this call changed it, or an earlier one with its key."""
-
-    held: Held
-    fresh: bool
-
-
-@attrs.frozen
-class Recorded:
-    """A fact in the journal."""
-
-    offset: int
-    at_ms: int
-    type: str
-    hold_id: str
-    body: Mapping[str, Json]
-
-
-class Journal(Protocol):
-    """A durable ordered log. Every method raises :class:`StoreFault` when the surroundings fail."""
+    def incarnation(self) -> int:
+        """The identity of this life of the journal."""
+        return self._open.incarnation
 
     @property
-    def timer(self) -> Timer:
-        """Its clock: the only one that deadlines are judged by."""
-        ...
-
-    @property
-    def verifier(self) -> Verifier | None:
-        """What tells good signatures; without one, none is good."""
-        ...
-
-    def now_ms(self) -> int:
-        """The journal's time, which never goes back; an append sees this time or a later one."""
-        ...
-
-    async def claim(self) -> int:
-        """A door begins: its identity, durable, never used before. All earlier doors are fenced."""
-        ...
+    def max_offset(self) -> int:
+        """The last offset that was given to an event. It may be an ephemeral one: don't wait for it."""
+        return self._open.memory.max_offset
 
     async def append(
-        self, hold_id: str, change: Change, *, door: int | None = None, key: str = "", body: str = ""
-    ) -> Receipt:
-        """Keep what *change* makes of a hold: one atomic read-modify-append, durable when this returns.
-
-        With a *key*: if it was used before, nothing is changed, and the hold that it was used for is returned. A
-        change that raises leaves its key free (H11, H16). A cancelled call is either done or not, never in part.
+        self, type_: str, body: Json = None, *, key: str | None = None, ephemeral: bool = False
+    ) -> JournalEvent:
+        """Append an event; if it is durable, it is on disk when this returns.
 
         Args:
-            hold_id: the hold; a new one is made if it is unknown and *change* says so.
-            change: called at most once.
-            door: the door that appends; None for an approver.
-            key: what makes a repetition known.
-            body: what a repetition must have in common with the first use of the key.
+            type_: its type; whether it is ephemeral, the type's definition may say.
+            body: what it says; JSON. As JSON has it, tuples become lists, and numbers as names of fields text.
+            key: makes a repetition known: the event that was appended with it before is returned (J7). Without it,
+                none is.
+            ephemeral: keep it in memory only, until the buffer is full or the service ends.
 
         Raises:
-            Fenced: *door* is not the last that claimed the journal.
-            KeyConflict: *key* was used with another *body*.
-            JournalUnavailable: it is not known whether the change was kept.
+            KeyConflict: the key stands for another type or body.
+            EphemeralKeyed: the event is ephemeral and has a key.
+            EventTooLarge: it is ephemeral and larger than the buffer.
+            EventMalformed: the type, key or body is not what it must be.
+            Fenced: another incarnation has taken over.
         """
-        ...
+        draft = self._types.draft(type_, body, key, ephemeral=ephemeral)
+        async with self._writing() as steps:
+            if key is None and words.input_flag(draft.declared, draft.asked):
+                await _make_room(steps, draft)
+            return await steps.append(draft)
 
-    async def renew(self, door: int, hold_ids: Collection[str], until_ms: int) -> None:
-        """Prolong the leases of these holds' callers; no fact."""
-        ...
+    async def append_all(self, events: Sequence[tuple[str, Json]]) -> Sequence[JournalEvent]:
+        """Append durable events without keys, given as types and bodies, in one transaction: all of them, or none."""
+        pairs = listed("events", events)
+        if odd := [one for one in pairs if not isinstance(one, tuple | list) or len(one) != 2]:
+            raise EventMalformed(f"an event is {odd[0]!r:.60}: give its type and its body")
+        drafts = [self._types.draft(type_, body) for type_, body in pairs]
+        if ephemeral := [draft.type for draft in drafts if words.input_flag(draft.declared, draft.asked)]:
+            raise EventMalformed(f"{ephemeral[0]} is ephemeral: append it by itself")
+        if not drafts:
+            return ()
+        async with self._writing() as steps:
+            return await steps.append_others(drafts)
 
-    async def read(self, hold_id: str) -> Moment:
-        """A hold as it is now. Anybody may look."""
-        ...
+    async def connected(self, client: str, about: Mapping[str, Json] | None = None) -> JournalEvent:
+        """Tell that *client* has connected: ephemeral, and without a key. Telling it twice does no harm."""
+        draft = presence(CONNECTED, client, {} if about is None else about)
+        async with self._writing() as steps:
+            await _make_room(steps, draft)
+            return await steps.connect(draft)
 
-    async def unfinished(self) -> Sequence[Held]:
-        """The holds that lack a terminal fact, the oldest first."""
-        ...
+    async def disconnected(self, client: str, about: Mapping[str, Json] | None = None) -> JournalEvent:
+        """Tell that *client* has gone: ephemeral, and without a key."""
+        draft = presence(DISCONNECTED, client, {} if about is None else about)
+        async with self._writing() as steps:
+            await _make_room(steps, draft)
+            return await steps.disconnect(draft)
 
-    async def facts(self, after_offset: int = 0, hold_id: str | None = None, limit: int = 1_000) -> Sequence[Recorded]:
-        """Facts past an offset, in order; of one hold, or of all."""
-        ...
+    async def revived(self) -> None:
+        """Tell that a revival started this service: one row for each incarnation, however often it is called (J2)."""
+        async with self._writing() as steps:
+            try:
+                await steps.revive(Draft(REVIVED.name, canonical({"incarnation": steps.incarnation})))
+            except Refused as refusal:
+                if refusal.rule != "J2":
+                    raise
 
-    async def newest(self) -> int:
-        """The offset of the last fact; 0 if there is none."""
-        ...
+    async def read(self, after_offset: int = 0, *, limit: int = PAGE, ephemeral: bool = False) -> EventPage:
+        """The events past this offset: one read. With *ephemeral*, those that are still known too.
 
-    async def wait(self, after_offset: int, timeout_ms: int, hold_id: str | None = None) -> int | None:
-        """Return the offset of a fact past *after_offset* as soon as there is one; None after *timeout_ms*.
-
-        Also for facts that another process appends. Any healthy end is one of the two; a failure is raised.
+        The cursor passes ephemeral events, shown or not.
         """
-        ...
+        check_range("after_offset", after_offset, limit)
+        await self._settled()
+        # What is seen at one instant: all up to the last offset. Rows up to there are committed, and stay.
+        steps, through = self._open, self.max_offset
+        known = steps.buffer.past(after_offset, limit) if ephemeral else []
+        rows = await self.store.rows(after_offset, through, limit)
+        merged = list(merge(rows, known, key=lambda event: event.offset)) if known else list(rows)
+        return page([event for event in merged if self._may_see(event, ephemeral)], limit, max(through, after_offset))
 
-    async def change_key(self, change: KeyChange) -> None:
-        """Add a key, or revoke it: a fact. From then on decisions are judged by it. Done before, nothing is changed.
+    def claim_subject(self, name: str) -> None:
+        """Let a subject be awake here, once.
 
         Raises:
-            KeyRefused: it is not signed by an active key while there is one, or the key's id is taken.
+            SubjectTaken: it is.
         """
-        ...
+        check_name("the subject's name", name)
+        if name in self._subjects:
+            raise SubjectTaken(f"the subject {name!r} is awake in this journal already")
+        self._subjects.add(name)
 
-    async def close(self) -> None:
-        """Let go of files and threads. Closing again does nothing; any other call raises ``StoreClosed``."""
-        ...
+    def release_subject(self, name: str) -> None:
+        """The subject is asleep."""
+        self._subjects.discard(name)
+
+    def _may_see(self, event: JournalEvent, ephemeral: bool) -> bool:
+        """Whether a reader sees it: by the flag that is stored, whatever the definition says by now (J4)."""
+        return ephemeral or not words.committed_flag(event.ephemeral, self._types.declared(event.type))
+
+    @property
+    def _open(self) -> Steps:
+        if self._steps is None:
+            raise JournalNotOpen("the journal is not open: use it inside 'async with EventJournal(...)'")
+        return self._steps
+
+    @asynccontextmanager
+    async def _writing(self) -> AsyncIterator[Steps]:
+        """One action at a time; refusals become the caller's errors, and who waits is told."""
+        steps = self._open
+        async with self._one_at_a_time:
+            if steps is not self._open:
+                raise JournalNotOpen("the journal was left meanwhile")
+            try:
+                yield steps
+            except Refused as refusal:
+                raise _REFUSALS.get(refusal.rule, CallerError)(refusal.why) from refusal
+        self.listeners.tell()
+
+    async def _settled(self) -> None:
+        """Find out the fate of a write, if that is unknown."""
+        if self._open.is_unsure:
+            async with self._one_at_a_time:
+                await self._open.sure()
+
+    async def _look(self) -> None:
+        """Nobody else appends while this incarnation lives: look whether it does."""
+        await self._settled()
+        admit_caller(self.incarnation, (await self.store.look(Look())).incarnation)
+
+    def _known_head(self) -> int:
+        return self._open.memory.log.head
 
 
-def successor_door(last: int) -> int:
-    """The identity of the door that claims a journal after *last* did; 0 if nobody ever has."""
-    return boot(crash(attrs.evolve(initial(), door=last))).door
-
-
-def admit_door(caller: int | None, living: int) -> None:
-    """Let an append pass if it comes from the living door, or from no door at all.
+async def _make_room(steps: Steps, draft: Draft) -> None:
+    """See to it that an ephemeral event may be appended.
 
     Raises:
-        Fenced: it doesn't.
+        EventTooLarge: it never may.
     """
-    if caller is not None and caller != living:
-        raise Fenced(
-            caller,
-            living,
-            f"door {living} was opened on this journal after door {caller}, which appends nothing any more: leave it,"
-            " and attach at the newer one, where the holds go on",
+    await steps.sure()
+    size = draft.committed(0, None, 0).size
+    if not steps.ever_fits(size):
+        raise EventTooLarge(
+            f"the event takes {size} bytes, more than the whole buffer of {steps.policy.buffer_max_bytes}"
         )
-
-
-def admit_key(key: str, body: str, known: str) -> None:
-    """Let a repetition pass if it has the *body* of the first use.
-
-    Raises:
-        KeyConflict: it hasn't.
-    """
-    if body != known:
-        raise KeyConflict(f"the key {key!r} stands for another body")
-
-
-def blank(requests: int) -> Hold:
-    """The place of a hold of so many requests that has not been asked for."""
-    return attrs.evolve(
-        no_hold(),
-        approved=(False,) * requests,
-        releases=(Release.NONE,) * requests,
-        calls=(Call.NONE,) * requests,
-        told=(Told.NOTHING,) * requests,
-    )
-
-
-def durable(hold: Hold) -> Hold:
-    """What a journal keeps of *hold*: all but a door's memory, and what callers were told."""
-    return attrs.evolve(forgotten(hold), told=(Told.NOTHING,) * len(hold.told))
+    if steps.needs_reserve:
+        await steps.reserve(RESERVED)
+    while not steps.has_room(size):
+        steps.evict()

@@ -1,211 +1,158 @@
-"""A journal in memory that models what journals do to their users: being away, and losing acknowledgements.
+"""Events in memory, with what disks do to a journal: a write that waits for its sync, and a crash in between.
 
-For tests. Every await point calls the *hook* first, so that a test may kill the door between any two of them. What was
-appended is durable at once. The journal is tied to no event loop: one ``asyncio.run`` for each life is a faithful
-process.
+For tests. Every await point calls the *hook* first. The store is tied to no event loop: one ``asyncio.run`` for each
+life is a faithful process.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Awaitable, Callable, Collection, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
 
 import attrs
 
-from .journal import (
-    Change,
-    Entry,
-    Held,
-    JournalUnavailable,
-    Key,
-    KeyChange,
-    Moment,
-    Receipt,
-    Recorded,
-    Verifier,
-    admit_door,
-    admit_key,
-    durable,
-    successor_door,
-)
-from .journal_keys import judged
-from .journal_wait import Listeners
-from .store import StoreClosed
-from .timer import SystemTimer, Timer
+from deadreckon.spec import incident
+
+from .journal_store import UNKEPT, Change, Kept, Look, Sight, Writes
+from .journal_words import JournalEvent
+from .store import StoreClosed, admit_caller, successor
+
+Hook = Callable[[str], Awaitable[None]]
 
 
-class MemoryJournal:
-    """An in-memory :class:`~deadreckon.impl.Journal`.
-
-    Args:
-        timer: its clock.
-        verifier: what tells good signatures.
+class MemoryEvents:
+    """An in-memory :class:`~deadreckon.impl.EventStore` with an unsynced write and crashes.
 
     Attributes:
-        hook: awaited at every await point, with its name: that of the method, followed by ``.before`` or ``.after``.
-            What it raises, the call raises.
-        unacknowledged: so many appends to come are kept, and then raise ``JournalUnavailable``.
+        hook: awaited at every await point, with its name: that of the method, followed by ``.before`` or ``.after``;
+            ``transact.written`` lies between a write and its sync. What it raises, the call raises: so a write is made
+            or not, and its caller may not know which.
+        reads: how often it was read, transactions not counted.
     """
 
-    def __init__(self, timer: Timer | None = None, verifier: Verifier | None = None) -> None:
-        self.hook: Callable[[str], Awaitable[None]] | None = None
-        self.unacknowledged = 0
-        self._timer = SystemTimer() if timer is None else timer
-        self._verifier = verifier
-        self._listeners = Listeners(self._timer)
-        self._held: dict[str, Held] = {}
-        self._facts: list[Recorded] = []
-        self._used: dict[str, tuple[str, str]] = {}
-        self._keys: dict[str, Key] = {}
-        self._door = 0
-        self._last_ms = 0
-        self._up = True
+    others = False
+
+    def __init__(self, hook: Hook | None = None) -> None:
+        self.hook = hook
+        self.reads = 0
+        self._incarnation = 0
+        self._alive = False
+        self._high = 0
+        self._rows: list[JournalEvent] = []
+        self._keys: dict[str, JournalEvent] = {}
+        self._kept: dict[str, Kept] = {}
+        self._unsynced: list[tuple[str, Writes]] = []
         self._closed = False
 
     @property
-    def timer(self) -> Timer:
-        """See :class:`deadreckon.impl.Journal`."""
-        return self._timer
+    def incarnation(self) -> int:
+        """The incarnation that claimed the store last; 0 if nobody has."""
+        return self._incarnation
 
     @property
-    def verifier(self) -> Verifier | None:
-        """See :class:`deadreckon.impl.Journal`."""
-        return self._verifier
+    def alive(self) -> bool:
+        """Whether the incarnation that claimed the store last has not crashed."""
+        return self._alive
 
     @property
-    def is_up(self) -> bool:
-        """Whether the journal answers."""
-        return self._up
+    def unsynced(self) -> int:
+        """How many writes a crash would lose if it kept none."""
+        return len(self._unsynced)
 
-    def down(self) -> None:
-        """Become unavailable; every wait fails at once."""
-        self._up = False
-        self._listeners.tell()
+    def crash(self, keep: int = 0) -> None:
+        """The living incarnation dies; of the unsynced writes the first *keep* reached the disk.
 
-    def up(self) -> None:
-        """Be available again, with all facts."""
-        self._up = True
-
-    def now_ms(self) -> int:
-        """See :meth:`deadreckon.impl.Journal.now_ms`."""
-        self._last_ms = max(self._last_ms, self._timer.now_ms())
-        return self._last_ms
-
-    def held(self, hold_id: str) -> Held:
-        """What is kept of a hold, without an await point."""
-        return self._held[hold_id]
+        Raises:
+            Refused: nobody lives.
+        """
+        self._alive = incident.crash(
+            attrs.evolve(incident.initial(), incarnation=self._incarnation, alive=self._alive)
+        ).alive
+        self._sync(keep)
+        self._unsynced.clear()
 
     async def claim(self) -> int:
-        """See :meth:`deadreckon.impl.Journal.claim`."""
+        """Begin a new incarnation; one that lives dies of it, as in a deploy."""
         await self._point("claim.before")
-        self._door = successor_door(self._door)
-        self._record("", Entry("door.booted", {"door": self._door}))
+        if self._alive:
+            self.crash()
+        self._incarnation, self._alive = successor(self._incarnation), True
+        identity = self._incarnation
         await self._point("claim.after")
-        return self._door
+        return identity
 
-    async def append(
-        self, hold_id: str, change: Change, *, door: int | None = None, key: str = "", body: str = ""
-    ) -> Receipt:
-        """See :meth:`deadreckon.impl.Journal.append`."""
-        await self._point("append.before")
-        admit_door(door, self._door)
-        receipt = self._repeated(key, body) or self._changed(hold_id, change)
-        if key and receipt.fresh:
-            self._used[key] = (hold_id, body)
-        await self._point("append.after")
-        if self.unacknowledged:
-            self.unacknowledged -= 1
-            raise JournalUnavailable("the acknowledgement was lost", hold_id=hold_id)
-        return receipt
+    async def transact(self, incarnation: int, look: Look, change: Change) -> None:
+        """See :meth:`deadreckon.impl.EventStore.transact`."""
+        await self._point("transact.before")
+        while self._unsynced:  # noqa: ASYNC110  # nobody writes within a transaction; an Event belongs to one loop
+            await asyncio.sleep(0)
+        admit_caller(incarnation, self._incarnation, alive=self._alive)
+        self._unsynced.append((look.subject, change(self.now(look))))
+        try:
+            await self._point("transact.written")
+            admit_caller(incarnation, self._incarnation, alive=self._alive)
+        except BaseException:
+            if self._incarnation == incarnation:
+                self._unsynced.clear()  # rolled back
+            raise
+        self._sync(len(self._unsynced))
+        await self._point("transact.after")
 
-    async def renew(self, door: int, hold_ids: Collection[str], until_ms: int) -> None:
-        """See :meth:`deadreckon.impl.Journal.renew`."""
-        await self._point("renew.before")
-        admit_door(door, self._door)
-        for hold_id in hold_ids:
-            self._held[hold_id] = attrs.evolve(self._held[hold_id], lease_until_ms=until_ms)
-        await self._point("renew.after")
+    def now(self, look: Look) -> Sight:
+        """What is there, without an await point."""
+        wanted = {*look.offsets, *((self._keys[look.key].offset,) if look.key in self._keys else ())}
+        kept = self._kept.get(look.subject, UNKEPT)
+        last = self._rows[-1] if self._rows else None
+        return Sight(
+            self._incarnation,
+            self._high,
+            last.offset if last else 0,
+            len(self._rows),
+            tuple(row for row in self._rows if row.offset in wanted) if wanted else (),
+            kept if look.fold else attrs.evolve(kept, fold=None),
+        )
 
-    async def read(self, hold_id: str) -> Moment:
-        """See :meth:`deadreckon.impl.Journal.read`."""
-        await self._point("read.before")
-        moment = self._moment(hold_id)
-        await self._point("read.after")
-        return moment
+    async def look(self, look: Look) -> Sight:
+        """See :meth:`deadreckon.impl.EventStore.look`."""
+        await self._point("look.before")
+        self.reads += 1
+        sight = self.now(look)
+        await self._point("look.after")
+        return sight
 
-    async def unfinished(self) -> Sequence[Held]:
-        """See :meth:`deadreckon.impl.Journal.unfinished`."""
-        await self._point("unfinished.before")
-        found = [held for held in self._held.values() if not held.finished]
-        await self._point("unfinished.after")
+    async def rows(self, after_offset: int, through_offset: int, limit: int) -> Sequence[JournalEvent]:
+        """See :meth:`deadreckon.impl.EventStore.rows`."""
+        await self._point("rows.before")
+        self.reads += 1
+        found = [row for row in self._rows if after_offset < row.offset <= through_offset][:limit]
+        await self._point("rows.after")
         return found
 
-    async def facts(self, after_offset: int = 0, hold_id: str | None = None, limit: int = 1_000) -> Sequence[Recorded]:
-        """See :meth:`deadreckon.impl.Journal.facts`."""
-        await self._point("facts.before")
-        return self._past(after_offset, hold_id)[:limit]
-
-    async def newest(self) -> int:
-        """See :meth:`deadreckon.impl.Journal.newest`."""
-        await self._point("newest.before")
-        return len(self._facts)
-
-    async def wait(self, after_offset: int, timeout_ms: int, hold_id: str | None = None) -> int | None:
-        """See :meth:`deadreckon.impl.Journal.wait`."""
-
-        async def look() -> int | None:
-            await self._point("wait.before")
-            found = self._past(after_offset, hold_id)
-            return found[-1].offset if found else None
-
-        return await self._listeners.wait(look, timeout_ms, hold_id, others=False)
-
-    async def change_key(self, change: KeyChange) -> None:
-        """See :meth:`deadreckon.impl.Journal.change_key`."""
-        await self._point("change_key.before")
-        key_id = change.key.key_id
-        revoked = any(fact.type == "key.revoked" and fact.body["key"] == key_id for fact in self._facts)
-        entry = judged(change, tuple(self._keys.values()), revoked, self._verifier)
-        if entry is not None:
-            self._keys.pop(key_id, None)
-            if change.active:
-                self._keys[key_id] = change.key
-            self._record("", entry)
+    async def listed(self, first_index: int, limit: int) -> Sequence[JournalEvent]:
+        """See :meth:`deadreckon.impl.EventStore.listed`."""
+        await self._point("listed.before")
+        self.reads += 1
+        found = self._rows[first_index : first_index + limit]
+        await self._point("listed.after")
+        return found
 
     async def close(self) -> None:
-        """See :meth:`deadreckon.impl.Journal.close`."""
+        """See :meth:`deadreckon.impl.EventStore.close`."""
         self._closed = True
 
-    def _moment(self, hold_id: str) -> Moment:
-        return Moment(self._held.get(hold_id), tuple(self._keys.values()), self.now_ms())
-
-    def _repeated(self, key: str, body: str) -> Receipt | None:
-        if not key or key not in self._used:
-            return None
-        hold_id, known = self._used[key]
-        admit_key(key, body, known)
-        return Receipt(self._held[hold_id], fresh=False)
-
-    def _changed(self, hold_id: str, change: Change) -> Receipt:
-        written = change(self._moment(hold_id))
-        for entry in written.entries:
-            self._record(hold_id, entry)
-        offset = self._facts[-1].offset if written.entries else written.held.offset
-        self._held[hold_id] = attrs.evolve(written.held, hold=durable(written.held.hold), offset=offset)
-        return Receipt(self._held[hold_id], fresh=True)
-
-    def _record(self, hold_id: str, entry: Entry) -> None:
-        body = json.loads(json.dumps(entry.body))
-        self._facts.append(Recorded(len(self._facts) + 1, self.now_ms(), entry.type, hold_id, body))
-        self._listeners.tell(hold_id)
-
-    def _past(self, after_offset: int, hold_id: str | None) -> list[Recorded]:
-        return [fact for fact in self._facts[after_offset:] if hold_id is None or fact.hold_id == hold_id]
+    def _sync(self, count: int) -> None:
+        """The oldest *count* unsynced writes reach the disk, in order, each as a whole."""
+        for subject, writes in self._unsynced[:count]:
+            self._high = writes.high
+            self._rows.extend(writes.rows)
+            self._keys.update((row.key, row) for row in writes.rows if row.key)
+            if writes.kept is not None:
+                fold = self._kept.get(subject, UNKEPT).fold if writes.kept.fold is None else writes.kept.fold
+                self._kept[subject] = attrs.evolve(writes.kept, fold=fold)
+        del self._unsynced[:count]
 
     async def _point(self, name: str) -> None:
         if self._closed:
-            raise StoreClosed("the journal was closed")
+            raise StoreClosed("the store was closed")
         if self.hook is not None:
             await self.hook(name)
-        if not self._up:
-            raise JournalUnavailable("the journal is down")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from deadreckon.spec.keepalive_state import NEVER, Pass, State
 
 from .events import Emitter
-from .journal import Json
+from .hold_journal import Json
 
 
 class HostEvents:

@@ -14,7 +14,7 @@ from deadreckon.spec import request as spec
 from deadreckon.spec.errors import Refused
 from deadreckon.spec.request_state import RequestPolicy, State
 
-from .journal_clock import SteadyClock
+from .hold_journal_clock import SteadyClock
 from .request_steps import ERROR_MAX_CHARS, Steps
 from .request_words import AttemptMalformed, RequestAttempt
 from .store import Fenced, StoreFault

@@ -27,7 +27,7 @@ from deadreckon.spec.request_state import RequestPolicy, State, Status
 
 from .clock import Clock
 from .events import Emitter
-from .journal import Json
+from .hold_journal import Json
 from .request_store import Filed, RequestStore
 from .request_words import RequestConflict
 from .waiting import to_the_end

@@ -31,7 +31,7 @@ from deadreckon.spec import CallerError, EnvironmentFault
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 
-    from .journal import Ballot, Key
+    from .hold_journal import Ballot, Key
 
 VERSION = "deadreckon.decision.v1"
 """Tag of the signed form; another form gets another tag, so that no signature is good for both."""

@@ -18,8 +18,8 @@ from collections.abc import Coroutine
 from typing import Protocol
 
 from .clock import VirtualClock
-from .memory import MemoryStore
-from .stream_memory import MemoryEvents
+from .incident_memory import MemoryStore
+from .journal_memory import MemoryEvents
 
 __all__ = ["CrashAt", "Died", "MemoryEvents", "MemoryStore", "Mortal", "VirtualClock", "live"]
 

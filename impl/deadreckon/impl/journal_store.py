@@ -20,8 +20,8 @@ import attrs
 from deadreckon.spec.journal import initial
 from deadreckon.spec.journal_state import Log, Progress
 
+from .journal_words import JournalEvent
 from .store import StoreCorrupt
-from .stream_words import JournalEvent
 
 PAGE: Final = 500
 """Events that are read at once, at most; facts/keepalive.md 2.5."""

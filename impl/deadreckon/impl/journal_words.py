@@ -26,7 +26,7 @@ import attrs
 
 from deadreckon.spec.errors import CallerError
 
-from .journal import Json, KeyConflict
+from .hold_journal import Json, KeyConflict
 
 T = TypeVar("T")
 

@@ -1,7 +1,7 @@
 """The reference implementation as models drive it: one journal with one subject, an action at a time.
 
 The driver plays what is not of the implementation: the crash and the clock. All else is asked of
-:class:`~.stream_steps.Steps` and :class:`~.stream_subject_steps.SubjectSteps` over a real store. It has the methods that
+:class:`~.journal_steps.Steps` and :class:`~.journal_subject_steps.SubjectSteps` over a real store. It has the methods that
 ``deadreckon.models.driver.Driver`` asks for, and knows nothing of models.
 
 The machine tracks two rows; the driver tracks the rows that got a slot, and hands these in. The machine's keys and
@@ -22,12 +22,12 @@ from deadreckon.spec.errors import CallerError
 from deadreckon.spec.journal_state import FREE, NOBODY_WAITS, Event, JournalPolicy, Phase, State
 
 from .driving import InFiles, InMemory, StepsDriver
-from .stream_memory import MemoryEvents
-from .stream_sqlite import SqliteEvents
-from .stream_steps import Buffer, Slots, Steps
-from .stream_store import EventStore, Look
-from .stream_subject_steps import Reducer, SubjectSteps, begin_wait, end_wait, waiting_state
-from .stream_words import Draft, JournalEvent
+from .journal_memory import MemoryEvents
+from .journal_sqlite import SqliteEvents
+from .journal_steps import Buffer, Slots, Steps
+from .journal_store import EventStore, Look
+from .journal_subject_steps import Reducer, SubjectSteps, begin_wait, end_wait, waiting_state
+from .journal_words import Draft, JournalEvent
 
 SUBJECT: Final = "subject"
 SLOTS: Final = len(spec.initial().log.rows)
@@ -41,7 +41,7 @@ ACTIONS: Final = frozenset(
 
 
 class StreamMemoryDisk(InMemory[MemoryEvents]):
-    """What outlives an incarnation: a :class:`~.stream_memory.MemoryEvents`."""
+    """What outlives an incarnation: a :class:`~.journal_memory.MemoryEvents`."""
 
     def __init__(self, make: Callable[[], MemoryEvents] = MemoryEvents) -> None:
         super().__init__(make)

@@ -35,10 +35,10 @@ from deadreckon.spec.journal_state import FREE, Event, JournalPolicy, Log, State
 
 from .clock import Clock
 from .events import Emitter
-from .journal import Json
+from .hold_journal import Json
+from .journal_store import EventStore, Look, Sight, Writes
+from .journal_words import Draft, JournalEvent
 from .store import admit_caller
-from .stream_store import EventStore, Look, Sight, Writes
-from .stream_words import Draft, JournalEvent
 from .waiting import to_the_end
 
 Move = Callable[[State], State]

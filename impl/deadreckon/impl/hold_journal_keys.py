@@ -11,7 +11,7 @@ from collections.abc import Collection
 
 from deadreckon.spec.errors import EnvironmentFault
 
-from .journal import Ballot, Entry, Json, Key, KeyChange, KeyRefused, Verifier
+from .hold_journal import Ballot, Entry, Json, Key, KeyChange, KeyRefused, Verifier
 
 
 def key_ballot(key: Key, *, active: bool) -> Ballot:

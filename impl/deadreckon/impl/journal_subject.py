@@ -24,11 +24,11 @@ from deadreckon.spec import journal_words as words
 from deadreckon.spec.errors import CallerError
 from deadreckon.spec.journal_state import Phase
 
-from .stream import EventJournal
-from .stream_reader import SLICE_MS
-from .stream_store import PAGE
-from .stream_subject_steps import Reducer, S, SubjectEffect, SubjectSteps
-from .stream_words import check_name
+from .journal import EventJournal
+from .journal_reader import SLICE_MS
+from .journal_store import PAGE
+from .journal_subject_steps import Reducer, S, SubjectEffect, SubjectSteps
+from .journal_words import check_name
 
 KEPT_EVERY: Final = 10
 """Pages of a refold after which the fold is kept: about one write for 5,000 events."""

@@ -19,11 +19,11 @@ import attrs
 
 from deadreckon.spec.errors import CallerError, Refused
 
-from .journal_clock import SteadyClock
-from .journal_wait import LOOK_FIRST_MS, Listeners
-from .stream_store import PAGE, EventStore, Look
-from .stream_subject_steps import begin_wait, end_wait, waiting_state
-from .stream_words import JournalEvent, check_name
+from .hold_journal_clock import SteadyClock
+from .hold_journal_wait import LOOK_FIRST_MS, Listeners
+from .journal_store import PAGE, EventStore, Look
+from .journal_subject_steps import begin_wait, end_wait, waiting_state
+from .journal_words import JournalEvent, check_name
 from .timer import SystemTimer, Timer
 
 SLICE_MS: Final = 1_000

@@ -11,7 +11,7 @@ import attrs
 
 from deadreckon.spec.hold_state import Caller, Evidence, Fact, Release
 
-from .journal import Entry, Held, Json, Key, Recorded, admit_key, blank, durable
+from .hold_journal import Entry, Held, Json, Key, Recorded, admit_key, blank, durable
 from .store import LARGEST, StoreCorrupt
 
 FIELDS: Final = (

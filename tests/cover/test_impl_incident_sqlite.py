@@ -27,10 +27,10 @@ from deadreckon.impl import (
     StoreNewer,
     StoreReadOnly,
     StoreUnavailable,
-    sqlite,
+    incident_sqlite,
 )
+from deadreckon.impl.journal_sqlite import SqliteEvents
 from deadreckon.impl.request_sqlite import SqliteRequests
-from deadreckon.impl.stream_sqlite import SqliteEvents
 from deadreckon.impl.testing import Died
 from deadreckon.spec.errors import CallerError, EnvironmentFault
 from deadreckon.spec.incident_state import Reason, Record, Status, Turn
@@ -76,7 +76,7 @@ def connect_with(monkeypatch: pytest.MonkeyPatch, *, uri: str = "", pragma: str 
             connection.execute(f"PRAGMA {pragma}")
         return connection
 
-    monkeypatch.setattr("deadreckon.impl.sqlite.sqlite3.connect", connect)
+    monkeypatch.setattr("deadreckon.impl.incident_sqlite.sqlite3.connect", connect)
 
 
 async def filled(path: Path, turns: int = 1) -> int:
@@ -113,7 +113,7 @@ def test_durability_settings_are_really_set(path: Path) -> None:
                     for name in ("journal_mode", "synchronous", "fullfsync", "application_id", "user_version")
                 ]
             )
-        assert read == ["wal", 2, 1, sqlite.APPLICATION_ID, len(sqlite.MIGRATIONS)]
+        assert read == ["wal", 2, 1, incident_sqlite.APPLICATION_ID, len(incident_sqlite.MIGRATIONS)]
 
     asyncio.run(run())
 
@@ -516,7 +516,7 @@ V1 = (
         produced INTEGER NOT NULL) STRICT, WITHOUT ROWID""",
     "CREATE INDEX turns_by_state ON turns (turn, status)",
     "INSERT INTO turns VALUES ('t', 'running', 'open', 2, '[4, 0, 0]', 'none', 0, 0, 1, 0, 0, 10, 10, 7)",
-    f"PRAGMA application_id = {sqlite.APPLICATION_ID}",
+    f"PRAGMA application_id = {incident_sqlite.APPLICATION_ID}",
     "PRAGMA user_version = 1",
 )
 
@@ -542,7 +542,7 @@ def test_migration_from_version_1(path: Path) -> None:
 def test_migration_is_all_or_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A migration that fails half-way leaves the file at the version it had."""
     edit(path, *V1)
-    monkeypatch.setattr(sqlite, "MIGRATIONS", (*sqlite.MIGRATIONS, ("CREATE TABLE x (y)", "nonsense")))
+    monkeypatch.setattr(incident_sqlite, "MIGRATIONS", (*incident_sqlite.MIGRATIONS, ("CREATE TABLE x (y)", "nonsense")))
     with pytest.raises(StoreFault):
         asyncio.run(use(path))
     monkeypatch.undo()

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from math import ceil
 
-from .journal_clock import SteadyClock
+from .hold_journal_clock import SteadyClock
 from .timer import Timer
 
 LOOK_FIRST_MS = 5

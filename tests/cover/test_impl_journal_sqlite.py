@@ -10,6 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from deadreckon.impl.journal import EventJournal
+from deadreckon.impl.journal_reader import EventReader
+from deadreckon.impl.journal_sqlite import MIGRATIONS, SqliteEvents
+from deadreckon.impl.journal_store import Kept, Look, Sight, Writes, sound_sight
+from deadreckon.impl.journal_subject import Subject
+from deadreckon.impl.journal_subject_steps import Reducer
 from deadreckon.impl.sqlite_file import SETTINGS, pragma
 from deadreckon.impl.store import (
     StoreClosed,
@@ -21,12 +27,6 @@ from deadreckon.impl.store import (
     StoreReadOnly,
     StoreUnavailable,
 )
-from deadreckon.impl.stream import EventJournal
-from deadreckon.impl.stream_reader import EventReader
-from deadreckon.impl.stream_sqlite import MIGRATIONS, SqliteEvents
-from deadreckon.impl.stream_store import Kept, Look, Sight, Writes, sound_sight
-from deadreckon.impl.stream_subject import Subject
-from deadreckon.impl.stream_subject_steps import Reducer
 from deadreckon.spec.errors import CallerError, EnvironmentFault
 from deadreckon.spec.journal_state import Fold, Progress
 

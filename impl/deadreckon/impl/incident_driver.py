@@ -26,9 +26,9 @@ from deadreckon.spec import incident as spec
 from deadreckon.spec.incident_state import RecoveryPolicy, State
 
 from .driving import InFiles, InMemory, Lasting, StepsDriver
+from .incident_memory import MemoryStore
+from .incident_sqlite import SqliteStore
 from .incident_steps import Life, Steps, boot
-from .memory import MemoryStore
-from .sqlite import SqliteStore
 from .store import Fenced, Store, Stored
 
 TURN_ID: Final = "turn"
@@ -63,7 +63,7 @@ class Disk(Lasting[Store], Protocol):
 
 
 class MemoryDisk(InMemory[MemoryStore]):
-    """A :class:`~.memory.MemoryStore`, whose writes wait for a sync and which loses them in a crash."""
+    """A :class:`~.incident_memory.MemoryStore`, whose writes wait for a sync and which loses them in a crash."""
 
     def __init__(self, store: Callable[[], MemoryStore] = MemoryStore) -> None:
         super().__init__(store)

@@ -1,6 +1,6 @@
 """One method for each action of the journal's machine that is about a subject, run against a real store.
 
-As in ``stream_steps.py``, nothing is decided here. Positions are numbers of rows, so the rows that a step needs are
+As in ``journal_steps.py``, nothing is decided here. Positions are numbers of rows, so the rows that a step needs are
 read by their index. A page of the refold is one read; ``wake`` is one read of the head and the progress together.
 
 ``process`` asks the specification twice: before anything is done, so that no effect is run by a subject that may not
@@ -21,10 +21,10 @@ from deadreckon.spec.errors import CallerError
 from deadreckon.spec.journal_state import NOBODY_WAITS, JournalPolicy, Log, Phase, State, Wait
 
 from .clock import Clock
+from .journal_steps import Move, moved
+from .journal_store import EventStore, Kept, Look, Sight, Writes
+from .journal_words import FoldMalformed, JournalEvent
 from .store import StoreCorrupt
-from .stream_steps import Move, moved
-from .stream_store import EventStore, Kept, Look, Sight, Writes
-from .stream_words import FoldMalformed, JournalEvent
 from .waiting import to_the_end
 
 S = TypeVar("S")
@@ -58,7 +58,7 @@ class Reducer(Generic[S]):
 class SubjectSteps(Generic[S]):
     """The actions of one subject in one incarnation of a journal.
 
-    They raise as those of :class:`~.stream_steps.Steps`. After a fault of the store the subject is asleep again, for
+    They raise as those of :class:`~.journal_steps.Steps`. After a fault of the store the subject is asleep again, for
     what it has acknowledged may be unknown.
     """
 
