@@ -108,7 +108,8 @@ class Keeper:
         async with self._adopting:
             if host not in self.hosts:
                 steps = Steps(self.store, life, host, self.policy, self.timer, self._emit)
-                filed = await steps.refresh()
+                await steps.bring_back()
+                filed = steps.filed
                 if life.claim.incarnation > 1 and filed.armed_at_ms != NEVER:
                     self._emit("host.died", {"host": host, "asked": False})
                 if boots:
@@ -191,8 +192,7 @@ class Keeper:
             await self._look_for_others()
             pause_ms = max(1, min(LOOK_MAX_MS, self.policy.lead_ms // 2))
         for kept in list(self.hosts.values()):
-            if kept.due_ms(self.timer.now_ms()) <= 0:
-                await self._look_at(kept)
+            await self._look_at(kept)
             pause_ms = min(pause_ms, kept.due_ms(self.timer.now_ms()))
         return max(1, pause_ms)
 
@@ -213,7 +213,11 @@ class Keeper:
 
     async def _look_at(self, kept: Kept) -> None:
         try:
-            await self._look(kept)
+            if kept.steps.is_ahead:
+                logger.warning("host %s: the wall clock was set back; what was armed is brought back too", kept.host)
+                await kept.steps.bring_back()
+            if kept.due_ms(self.timer.now_ms()) <= 0:
+                await self._look(kept)
         except Fenced:
             raise
         except StoreFault:
@@ -223,9 +227,13 @@ class Keeper:
     async def _look(self, kept: Kept) -> None:
         """The early look, and the alarm: whichever is due."""
         steps, now_ms = kept.steps, self.timer.now_ms()
-        if steps.memory.confirm_at_ms != NEVER and now_ms >= steps.memory.confirm_at_ms:
+        confirm_at_ms = steps.recalled().confirm_at_ms
+        if confirm_at_ms != NEVER and now_ms >= confirm_at_ms:
             await steps.confirm()
         filed = steps.filed
+        if steps.seems_hung:  # by a clock that was set: an alarm may be late (K8)
+            kept.not_before_ms = now_ms + min(self.policy.lead_ms, SLEEP_MAX_MS)
+            return
         try:
             if filed.alarm_at_ms != NEVER and now_ms >= filed.alarm_at_ms:
                 await steps.fire(self._chance.randint(0, self.policy.jitter_ms))

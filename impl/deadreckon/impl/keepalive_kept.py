@@ -11,6 +11,7 @@ import attrs
 
 from deadreckon.spec.keepalive_state import NEVER
 
+from .keepalive_clocks import elapsed_ms
 from .keepalive_steps import Steps
 from .keepalive_words import Revival
 from .store import Fenced, StoreFault
@@ -100,9 +101,9 @@ class Kept:
     def due_ms(self, now_ms: int) -> int:
         """How long until it has to be looked at."""
         filed = self.steps.filed
-        instants = (self.steps.memory.confirm_at_ms, filed.armed_at_ms, filed.alarm_at_ms)
+        instants = (self.steps.recalled().confirm_at_ms, filed.armed_at_ms, filed.alarm_at_ms)
         first = min((at_ms for at_ms in instants if at_ms != NEVER), default=now_ms + SLEEP_MAX_MS)
-        return max(first, self.not_before_ms) - now_ms
+        return max(first, min(self.not_before_ms, now_ms + SLEEP_MAX_MS)) - now_ms
 
     def give_up(self, why: BaseException) -> None:
         """What is in flight is waited for no more."""
@@ -121,13 +122,13 @@ async def insist(timer: Timer, action: Callable[[], Awaitable[T]], for_ms: int |
         Fenced: a newer incarnation lives.
         StoreFault: the store still fails.
     """
-    until_ms = None if for_ms is None else timer.now_ms() + for_ms
+    until_ms = None if for_ms is None else elapsed_ms(timer) + for_ms
     again_ms = AGAIN_FIRST_MS
     while True:
         try:
             return await action()
         except StoreFault as fault:
-            if isinstance(fault, Fenced) or (until_ms is not None and timer.now_ms() >= until_ms):
+            if isinstance(fault, Fenced) or (until_ms is not None and elapsed_ms(timer) >= until_ms):
                 raise
             logger.warning("the store failed: trying again in %s ms", again_ms, exc_info=True)
         await timer.pause(again_ms)

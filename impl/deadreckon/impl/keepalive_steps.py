@@ -6,7 +6,7 @@ the record first, then the alarm. Nothing is decided here. The state that the sp
     ==============================  ===============================================================================
     record, owed, reported_*,       the store, read in the transaction that writes them
     lifetime, alarm_at_ms
-    alive to stopping               memory of this incarnation (:class:`Memory`); lost with it, as it must be
+    alive to stopping               memory of this incarnation (``keepalive_clocks.py``); lost with it, as it must be
     version                         :class:`Life`, from the store's ``claim``
     ==============================  ===============================================================================
 
@@ -26,17 +26,17 @@ import attrs
 
 from deadreckon.spec import keepalive as spec
 from deadreckon.spec.errors import InternalError
-from deadreckon.spec.keepalive_state import NEVER, KeepalivePolicy, Pass, State
+from deadreckon.spec.keepalive_state import NEVER, KeepalivePolicy, State
 
 from .clock import Clock
 from .events import Emitter
+from .keepalive_clocks import OF_THE_MACHINE, Memory, apart_ms, brought_back
 from .keepalive_events import HostEvents
 from .keepalive_slots import Action, More, Move, moved, owed_ids, padded, slot_for, widened
 from .keepalive_store import OPERATOR, UNCLAIMED, UNFILED, Claim, Evidence, Filed, KeepaliveStore
 from .keepalive_words import Reset, evidence_text
 from .waiting import to_the_end
 
-SLOTS: Final = len(spec.initial().owed)
 REASSERT_FLOOR_MS: Final = 2_500
 """How long an alarm that was written is not written again, if it is to say the same. A lane with 50 pieces of work a
 second made as many writes: PR #2376 of the field, ``facts/keepalive.md`` 1.2. For the machine it is a lost write."""
@@ -53,25 +53,6 @@ class Life:
 async def enter(store: KeepaliveStore, version: str, policy: KeepalivePolicy) -> Life:
     """Begin a new incarnation that runs *version*: all earlier ones are dead from now on."""
     return Life(await store.claim(version, policy), version)
-
-
-@attrs.frozen
-class Memory:
-    """What an incarnation remembers of one host."""
-
-    alive: bool = False
-    running_since_ms: tuple[int, ...] = (NEVER,) * SLOTS
-    clean_seen: bool = False
-    failed_seen: bool = False
-    reviving: Pass = Pass.IDLE
-    pass_count: int = 0
-    confirm_at_ms: int = NEVER
-    stopping: bool = False
-
-    @classmethod
-    def of(cls, state: State) -> Memory:
-        """The volatile part of *state*."""
-        return cls(**{field.name: getattr(state, field.name) for field in attrs.fields(cls)})
 
 
 class Steps:
@@ -100,7 +81,7 @@ class Steps:
         reassert_floor_ms: int = REASSERT_FLOOR_MS,
     ) -> None:
         self.host = host
-        self.memory = Memory()
+        self.memory = Memory(apart_ms=apart_ms(clock))
         self.filed = UNFILED
         self.on_step: Callable[[str, State, State], None] | None = None
         self._store = store
@@ -121,11 +102,16 @@ class Steps:
         self.filed = await self._store.read(self.host)
         return self.filed
 
-    def seen(self, filed: Filed) -> State:
+    def recalled(self) -> Memory:
+        """What is remembered, by the wall clock as it is now."""
+        return self.memory.anchored(apart_ms(self._clock))
+
+    def seen(self, filed: Filed, recalled: Memory | None = None) -> State:
         """The state, if the store holds *filed*."""
-        slots = max(len(self.memory.running_since_ms), len(filed.owed))
-        memory = attrs.asdict(self.memory)
-        memory["running_since_ms"] = padded(self.memory.running_since_ms, slots, NEVER)
+        now = self.recalled() if recalled is None else recalled
+        slots = max(len(now.running_since_ms), len(filed.owed))
+        memory = {name: getattr(now, name) for name in OF_THE_MACHINE}
+        memory["running_since_ms"] = padded(now.running_since_ms, slots, NEVER)
         last = filed.evidence[-1] if filed.evidence else None
         return State(
             record=filed.record,
@@ -263,13 +249,39 @@ class Steps:
 
         self.filed = await to_the_end(self._store.transact(self._incarnation, self.host, noted))
 
+    async def bring_back(self) -> None:
+        """Look at the store, and undo what a clock that was ahead has put on record; no action of the machine."""
+
+        def back(filed: Filed) -> Filed:
+            return brought_back(self._policy, filed, self._clock.now_ms())
+
+        await self.refresh()
+        if not self.is_ahead:
+            return
+        async with self._one_at_a_time:
+            self.filed = await to_the_end(self._store.transact(self._incarnation, self.host, back))
+            await self.reassert()
+            await self.refresh()
+
+    @property
+    def is_ahead(self) -> bool:
+        """Whether the last look has shown what only a clock that was ahead can have put on record."""
+        return brought_back(self._policy, self.filed, self._clock.now_ms()) != self.filed
+
+    @property
+    def seems_hung(self) -> bool:
+        """Whether a look would put a revival down only because the wall clock was set."""
+        recalled = self.recalled()
+        return recalled.seems_hung(self._policy, self.seen(self.filed, recalled))
+
     async def reassert(self) -> None:
         """Write the alarm that somebody else, killed between two writes, has left out; no action of the machine."""
         await to_the_end(self._store.arm(self._incarnation, self.host, self.filed.armed_at_ms))
 
     def forget(self, slot: int) -> None:
         """The work in *slot* fails, and the store is not asked: nothing of that is stored, and what it owes stays."""
-        self.memory = Memory.of(spec.settle_failed(self.seen(self.filed), slot))
+        recalled = self.recalled()
+        self.memory = recalled.after(spec.settle_failed(self.seen(self.filed, recalled), slot))
 
     @property
     def _incarnation(self) -> int:
@@ -282,26 +294,27 @@ class Steps:
         """Take *action*: record, then alarm; nothing else of this host runs here meanwhile."""
         async with self._one_at_a_time:
             while True:
-                before, after = await self._recorded(action)
+                recalled, before, after = await self._recorded(action)
                 if not action.insists:
-                    self._remember(action, before, after)
+                    self._remember(action, recalled, before, after)
                 agreed = await self._alarmed(action, before, after)
                 if agreed and action.insists:
-                    self._remember(action, before, after)
+                    self._remember(action, recalled, before, after)
                 if agreed:
                     return after
                 await self.refresh()  # somebody else has written the record since: what it says now decides
                 if not action.insists:
                     return after
 
-    async def _recorded(self, action: Action) -> tuple[State, State]:
+    async def _recorded(self, action: Action) -> tuple[Memory, State, State]:
         """The first write."""
-        reached: list[tuple[State, State]] = []
+        reached: list[tuple[Memory, State, State]] = []
 
         def change(filed: Filed) -> Filed:
-            before = self.seen(filed)
+            recalled = self.recalled()
+            before = self.seen(filed, recalled)
             after = moved(action, before, filed.owed)
-            reached.append((before, after))
+            reached.append((recalled, before, after))
             owed = owed_ids(filed.owed, after.owed, action.work_id)
             kept = attrs.evolve(filed, record=after.record, lifetime=after.lifetime, owed=owed)
             return kept if action.more is None else action.more(filed, kept)
@@ -312,8 +325,8 @@ class Steps:
         self.filed = filed
         return reached[-1]
 
-    def _remember(self, action: Action, before: State, after: State) -> None:
-        self.memory = Memory.of(after)
+    def _remember(self, action: Action, recalled: Memory, before: State, after: State) -> None:
+        self.memory = recalled.after(after)
         action.remembered = True
         self._events.committed(action.event, before, after)
         if self.on_step is not None:
