@@ -210,10 +210,22 @@ BAD = {
 @pytest.mark.parametrize("name", GOOD)
 def test_logs_that_keep_the_rules(name: str) -> None:
     """What a run of the machine may have written conforms, also where the log leaves steps out."""
-    assert verdict(GOOD[name]) == ("conforms" if "log.ended" in GOOD[name] else "pending")
+    assert verdict(GOOD[name]) in ("conforms", "pending")
 
 
 @pytest.mark.parametrize("name", BAD)
 def test_logs_that_break_a_rule(name: str) -> None:
     """What no run of the machine may have written is named: the rule, and the line."""
     assert verdict(BAD[name]) == name.partition(":")[0]
+
+
+def test_k12_is_owed_only_by_a_log_that_ended() -> None:
+    """After the last fault the count returns to zero: a log that goes on doesn't show that a fault was the last."""
+    climbs = story(DIES, revival(10, 1, 20, "11 revival.failed"))
+    assert verdict(climbs) == "conforms"
+    assert verdict(f"{climbs}\n15 log.ended").startswith("K12 at")
+
+
+def test_k11_is_pending_while_a_dead_host_waits() -> None:
+    """A host that died with work owed is revived again: until the log shows that, it is pending."""
+    assert verdict(story(DIES)) == "pending"

@@ -117,7 +117,7 @@ class Known:
 
 
 class Audit:
-    """One audit of one or more logs, read as one after the other.
+    """One audit of one or more logs. A log that begins with a policy is one of its own; others go on from the one before.
 
     Args:
         filters: what is of interest.
@@ -129,6 +129,11 @@ class Audit:
         self.known = known or Known()
         self.report = Report()
         self.source = ""
+        self._shown: set[str] = set()
+        self._begin()
+
+    def _begin(self) -> None:
+        """Nothing has been read of the log that begins now."""
         self._place = Place()
         self._words = [vocabulary(self._reject, self._place) for vocabulary in VOCABULARIES]
         self._named = {words.machine.name: words for words in self._words}
@@ -142,9 +147,12 @@ class Audit:
 
     def read(self, lines: Iterable[tuple[int, Line]], source: str = "") -> None:
         """Take the lines of one log: their numbers, and what they say."""
-        self.source = source
         lines = iter(lines)
         first = list(itertools.islice(lines, LOOKAHEAD))
+        if self._seen and first and first[0][1].get("type") == "policy":
+            self._conclude()
+            self._begin()
+        self.source = source
         self._look_ahead(first)
         readers, report, place = self._readers, self.report, self._place
         for number, line in itertools.chain(first, lines):
@@ -267,6 +275,15 @@ class Audit:
 
     def end(self) -> Report:
         """Judge what is left, and say what was found."""
+        self._conclude()
+        report = self.report
+        hidden = [rule for rule in report.not_observable if rule not in self._shown]
+        report.not_observable = list(dict.fromkeys((*hidden, *self.known.not_observable)))
+        report.verdicts[CONFORMS] = report.entities - report.verdicts[VIOLATES] - report.verdicts[PENDING]
+        return report
+
+    def _conclude(self) -> None:
+        """The log is over: judge what is left of it."""
         report = self.report
         ended = self._ended == (self.source, self._place.number)  # nothing followed
         for words in self._words:
@@ -275,14 +292,13 @@ class Audit:
                 if not entity.ended:
                     self._end(words, entity, ended)
             if words.count:
-                report.not_observable += words.not_observable(self._seen)
-        report.not_observable = list(dict.fromkeys((*report.not_observable, *self.known.not_observable)))
-        report.verdicts[VIOLATES] = len(self._violating)
-        report.verdicts[CONFORMS] = report.entities - report.verdicts[VIOLATES] - report.verdicts[PENDING]
-        return report
+                hidden = words.not_observable(self._seen)
+                report.not_observable += hidden
+                self._shown |= set(words.unseen) - set(hidden)
+        report.verdicts[VIOLATES] += len(self._violating)
 
     def _end(self, words: Words, entity: Entity, ended: bool) -> None:
-        owed = words.owed(entity, ended)
+        owed = [id for id in words.owed(entity, ended) if ended or id not in words.after_the_last]
         if not owed:
             return
         if not ended:

@@ -93,6 +93,7 @@ class IncidentWords(LivingWords):
         ),
     )
     last_resort = "C1"
+    after_the_last = frozenset({"C12"})
     unseen: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "C6": (),
         "C13": ("incarnation.died",),

@@ -70,6 +70,7 @@ class KeepaliveWords(Words):
     clock = True
     exact = None
     last_resort = "K12"
+    after_the_last = frozenset({"K12"})
     unseen: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "K2": ("revival.started",),
         "K4": ("alarm.armed",),

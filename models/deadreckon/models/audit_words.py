@@ -114,6 +114,8 @@ class Words:
             instants. None: all kinds.
         optional: types of lines that many systems do not write. If a log has none of one, its steps are hidden.
         last_resort: the rule that is named where none is found to be broken and no guard refused.
+        after_the_last: eventual rules that speak of the time after the last fault: a log that goes on can't owe them,
+            since it doesn't show that a fault was the last.
         unseen: rules that a log can't show, each with the types of lines of which it would need one; none: never.
     """
 
@@ -125,6 +127,7 @@ class Words:
     exact: ClassVar[frozenset[str] | None] = frozenset()
     optional: ClassVar[frozenset[str]] = frozenset()
     last_resort: ClassVar[str]
+    after_the_last: ClassVar[frozenset[str]] = frozenset()
     unseen: ClassVar[Mapping[str, tuple[str, ...]]] = {}
 
     def __init__(self, reject: Callable[[Rejected], None], place: Place) -> None:
