@@ -966,6 +966,12 @@ def test_misuse_is_told(world: World) -> None:
         Keepalive(world.store, LADDER_MS, revive=refuse)  # type: ignore[arg-type]  # that is the misuse
     with pytest.raises(CallerError, match="version"):
         Keepalive(world.store, revive=refuse, version="")
+    with pytest.raises(CallerError, match="revive"):
+        Keepalive(world.store, revive=None)  # type: ignore[arg-type]  # that is the misuse
+    with pytest.raises(CallerError, match="on_evidence"):
+        Keepalive(world.store, revive=refuse, on_evidence=5)  # type: ignore[arg-type]  # that is the misuse
+    with pytest.raises(CallerError, match="sink"):
+        Keepalive(world.store, revive=refuse, sink=5)  # type: ignore[arg-type]  # that is the misuse
 
 
 def test_a_closed_store_is_told(either: World) -> None:

@@ -205,7 +205,7 @@ def test_a_stop_during_a_look_stays_stopped(world: World, caplog: pytest.LogCapt
     world.run(main())
     assert len(world.runs) == 1
     assert [event["n"] for event in world.seen("revival.started")] == [1]
-    assert not caplog.records
+    assert caplog.messages == ["host h has died: it returned"]
 
 
 def test_k11b_a_child_whose_probe_says_no_is_put_down(world: World) -> None:
@@ -496,7 +496,7 @@ def test_misuse_is_told(world: World) -> None:
 
     async def main() -> None:
         async with world.supervise() as supervisor:
-            for program in ("ls -l", [], [1]):
+            for program in ("ls -l", b"ls", [], [1], [""], 5, None, ["a\0b"]):
                 with pytest.raises(CallerError, match="program"):
                     await supervisor.start("h", program)  # type: ignore[arg-type]  # that is the misuse
             await supervisor.start("h", world.host(HOUR_MS))
@@ -505,10 +505,54 @@ def test_misuse_is_told(world: World) -> None:
             for call in (supervisor.stop("x"), supervisor.reset("x", by="ada")):
                 with pytest.raises(CallerError, match="not supervised"):
                     await call
+            with pytest.raises(CallerError, match="probe"):
+                await supervisor.start("y", world.host(HOUR_MS), probe=5)  # type: ignore[arg-type]  # as above
 
     world.run(main())
-    for span_ms in (0, WEDGE_MS):
+    for span_ms in (0, WEDGE_MS, "5", 5.5, True):
         with pytest.raises(CallerError, match="clean_after_ms"):
-            Supervisor(world.store, clean_after_ms=span_ms)
-    with pytest.raises(CallerError, match="grace_ms"):
-        Supervisor(world.store, grace_ms=-1)
+            Supervisor(world.store, clean_after_ms=span_ms)  # type: ignore[arg-type]  # as above
+    for grace_ms in (-1, "x", True):
+        with pytest.raises(CallerError, match="grace_ms"):
+            Supervisor(world.store, grace_ms=grace_ms)  # type: ignore[arg-type]  # as above
+    with pytest.raises(CallerError, match="on_evidence"):
+        Supervisor(world.store, on_evidence=5)  # type: ignore[arg-type]  # as above
+    with pytest.raises(CallerError, match="sink"):
+        Supervisor(world.store, sink=5)  # type: ignore[arg-type]  # as above
+
+
+def test_until_signal_ends_once_a_newer_supervisor_lives(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    """Whoever is fenced is told so: it waits for no signal any more, and a line says why."""
+    world.store.others = True
+
+    async def main() -> None:
+        async with world.supervise() as older, world.supervise():
+            for _ in range(2):
+                with pytest.raises(Fenced):
+                    await older.until_signal()
+
+    world.run(main())
+    assert [text for text in caplog.messages if text.startswith("hosts are kept alive here no more")]
+
+
+def test_a_death_is_one_line_that_says_how(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    """Each death is told in one line, with how the host ended, and without a traceback."""
+    starts = itertools.count()
+
+    async def host() -> None:
+        if next(starts) == 0:
+            raise asyncio.CancelledError
+
+    async def main() -> None:
+        async with world.supervise() as supervisor:
+            await supervisor.start("h", host)
+            await supervisor.start("odd", lambda: 5)  # type: ignore[arg-type,return-value]  # that is the misuse
+            await supervisor.start("none", ["/nonexistent/command"])
+            await world.timer.pause(LEAD_MS + 1)
+
+    world.run(main())
+    told = [text for text in caplog.messages if text.startswith("host h ")]
+    assert told == ["host h has died: it was cancelled", "host h has died: it returned"]
+    assert [record for record in caplog.records if record.exc_info and "function" not in record.message] == []
+    assert "host odd has died: it raised CallerError" in caplog.messages
+    assert any(text.startswith("host none can't be started: ") for text in caplog.messages)

@@ -326,6 +326,19 @@ def test_a_second_signal_ends_what_has_left_the_session(tmp_path: Path) -> None:
     wait_for(lambda: not any(lives(pid) for _, pid in starts(tmp_path, "daemons")), "the end of the daemon")
 
 
+@pytest.mark.parametrize(("code", "how"), [("SIGKILL", "killed by SIGKILL"), ("exit 3", "exit code 3")])
+def test_it_is_told_how_a_process_has_died(tmp_path: Path, code: str, how: str) -> None:
+    """A death is told with the exit code or the signal: a memory kill can be told from a bug."""
+    ends = {"SIGKILL": DEATHS["SIGKILL"], "exit 3": "sys.exit(3)"}
+
+    async def main() -> None:
+        child = await ProcessChild.start((sys.executable, "-S", "-E", "-c", BEGIN + ends[code], str(tmp_path)), "token")
+        await child.ended
+        assert (child.how, child.code_zero) == (how, False)
+
+    asyncio.run(main())
+
+
 def test_a_process_that_has_ended_is_not_signalled(monkeypatch: pytest.MonkeyPatch) -> None:
     """The number of a process that was waited for may be another's: nobody signals it any more."""
     signalled: list[int] = []

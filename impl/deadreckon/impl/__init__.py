@@ -137,7 +137,8 @@ from .keepalive_steps import enter as enter_keepalive
 from .keepalive_steps import reset_by_hand
 from .keepalive_store import Claim, Evidence, KeepaliveStore
 from .keepalive_store import Filed as FiledHost
-from .keepalive_supervisor import Probe, Supervisor
+from .keepalive_supervised import Probe
+from .keepalive_supervisor import Supervisor
 from .keepalive_words import HostView, KeepaliveClosed, PutDown, Reset, Revival, WorkInFlight
 from .request import OnOutcome, Requests
 from .request_drive import Attempter

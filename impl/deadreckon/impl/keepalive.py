@@ -74,6 +74,10 @@ class Keepalive:
         sink: Sink | None = None,
     ) -> None:
         check_name("version", version)
+        for what, given in (("on_evidence", on_evidence), ("sink", sink)):
+            check_callable(what, given)
+        if not callable(revive):
+            raise CallerError(f"revive is {revive!r:.60}: give an async function")
         clock: Timer = SystemTimer() if timer is None else timer
         self.policy = checked_policy(policy)
         self._keeper = Keeper(
@@ -201,6 +205,16 @@ def checked_policy(policy: KeepalivePolicy | None) -> KeepalivePolicy:
     if policy is not None and not isinstance(policy, KeepalivePolicy):
         raise CallerError(f"policy is {policy!r}: give a KeepalivePolicy")
     return KeepalivePolicy() if policy is None else policy
+
+
+def check_callable(what: str, given: object) -> None:
+    """Refuse what no one can call.
+
+    Raises:
+        CallerError: it is neither None nor a function.
+    """
+    if given is not None and not callable(given):
+        raise CallerError(f"{what} is {given!r:.60}: give a function")
 
 
 def check_name(what: str, name: str) -> str:

@@ -11,6 +11,7 @@ starts another.
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 import os
 import signal
@@ -47,10 +48,12 @@ class Child(Protocol):
     Attributes:
         ended: done once it has ended.
         code_zero: whether it ended without complaint; that proves nothing (K7).
+        how: how it ended, in words.
     """
 
     ended: asyncio.Future[None]
     code_zero: bool
+    how: str
 
     def terminate(self) -> None:
         """Ask it to end."""
@@ -67,6 +70,7 @@ class ProcessChild:
     def __init__(self, process: asyncio.subprocess.Process, token: str) -> None:
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.code_zero = False
+        self.how = "it runs"
         self._process = process
         self._token = token
         self._watch = asyncio.create_task(self._wait())
@@ -83,7 +87,9 @@ class ProcessChild:
         return cls(await starting, token)
 
     async def _wait(self) -> None:
-        self.code_zero = await self._process.wait() == 0
+        code = await self._process.wait()
+        self.code_zero = code == 0
+        self.how = f"exit code {code}" if code >= 0 else f"killed by {signal_name(-code)}"
         self._signal(signal.SIGKILL)  # what it has left in its group
         await asyncio.get_running_loop().run_in_executor(None, kill_orphans, self._token)
         self.ended.set_result(None)
@@ -111,14 +117,19 @@ class TaskChild:
     def __init__(self, function: Callable[[], Awaitable[object]]) -> None:
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.code_zero = False
+        self.how = "it was cancelled"
         self._task = asyncio.create_task(self._run(function))
         self._task.add_done_callback(self._end)
 
     async def _run(self, function: Callable[[], Awaitable[object]]) -> None:
         try:
-            await function()
-            self.code_zero = True
-        except Exception:
+            running = function()
+            if not inspect.isawaitable(running):
+                raise CallerError(f"program returned {running!r:.60}: give an async function")
+            await running
+            self.code_zero, self.how = True, "it returned"
+        except Exception as error:
+            self.how = f"it raised {type(error).__name__}"
             logger.warning("a supervised function raised", exc_info=True)
 
     def _end(self, task: asyncio.Task[None]) -> None:
@@ -167,9 +178,18 @@ def checked_program(program: Program) -> Program:
     """
     if callable(program):
         return program
-    if isinstance(program, str) or not program or not all(isinstance(one, str) for one in program):
+    argv = tuple(program) if isinstance(program, Sequence) and not isinstance(program, str | bytes) else ()
+    if not argv or not argv[0] or not all(isinstance(one, str) and "\0" not in one for one in argv):
         raise CallerError(f"program is {program!r:.60}: give a list of texts, the command and its arguments")
-    return tuple(program)
+    return argv
+
+
+def signal_name(number: int) -> str:
+    """The name of a signal; its number, if it has none."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
 
 
 def new_token() -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import random
+import signal
 from typing import Final
 
 from deadreckon.spec.errors import Refused
@@ -67,6 +68,7 @@ class Keeper:
         self._keeping: asyncio.Task[None] | None = None
         self._woken: asyncio.Future[None] | None = None
         self._fenced: Fenced | None = None
+        self._waiting: list[asyncio.Future[signal.Signals]] = []
         self._changes = 0
         self._adopting = asyncio.Lock()
         self._ending: list[asyncio.Task[None]] = []
@@ -101,6 +103,13 @@ class Keeper:
         if self._life is None:
             raise KeepaliveClosed("hosts are not kept alive here: use 'async with'")
         return self._life
+
+    def end_when_fenced(self, waiting: asyncio.Future[signal.Signals]) -> None:
+        """Let *waiting* fail with :class:`Fenced` as soon as a newer incarnation is known to live."""
+        if self._fenced is None:
+            self._waiting.append(waiting)
+        else:
+            waiting.set_exception(self._fenced)
 
     async def adopt(self, host: str, *, boots: bool) -> Kept:
         """Keep a host alive from now on; *boots*: it lives from now on, since it lives here."""
@@ -275,8 +284,12 @@ class Keeper:
     def _stop_fenced(self, fenced: Fenced) -> None:
         """A newer incarnation keeps the hosts: nothing goes on here."""
         if self._fenced is None:
+            logger.warning("hosts are kept alive here no more: %s", fenced)
             self._fenced = fenced
             self._stop(fenced)
+            for waiting in self._waiting:
+                if not waiting.done():
+                    waiting.set_exception(fenced)
             self._ending = [asyncio.create_task(self._hooks.put_down(host)) for host in self.hosts]
 
     def _stop(self, why: BaseException) -> list[asyncio.Task[None]]:

@@ -52,8 +52,9 @@ class Reviver:
         except BaseException as error:
             if not is_own(error):
                 raise
+            words = (state.record.revivals, kept.host, error if isinstance(error, DiedEarly) else type(error).__name__)
             traceback = not isinstance(error, DiedEarly)
-            logger.warning("revival %s of host %s failed", state.record.revivals, kept.host, exc_info=traceback)
+            logger.warning("revival %s of host %s failed: %s", *words, exc_info=traceback)
             await self._failed(kept, works)
             raise_exit(error)
         else:

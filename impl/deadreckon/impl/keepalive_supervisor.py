@@ -24,26 +24,24 @@ from __future__ import annotations
 import asyncio
 import random
 import signal
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import Final
-
-import attrs
 
 from deadreckon.spec.errors import CallerError, Refused
 from deadreckon.spec.keepalive_state import KeepalivePolicy
 
 from .events import Emitter, Sink
-from .keepalive import check_name, checked_policy, host_views
+from .keepalive import check_callable, check_name, checked_policy, host_views
 from .keepalive_child import Child, Program, checked_program, ended, kill_orphans, killed, logger, new_token, started
 from .keepalive_keeper import Keeper
-from .keepalive_kept import DiedEarly, Kept, OnEvidence, Turn, Work, insist
+from .keepalive_kept import DiedEarly, OnEvidence, Turn, Work, insist
 from .keepalive_store import KeepaliveStore
+from .keepalive_supervised import Probe, Supervised, check_span, checked_span
 from .keepalive_words import HostView, PutDown, Reset, Revival
 from .store import Fenced, StoreFault
 from .timer import SystemTimer, Timer
-from .waiting import is_own, raise_exit
 
 RUN: Final = "run"
 """The id of the work that a supervised host owes: to run."""
@@ -53,48 +51,6 @@ CLEAN_AFTER_MS: Final = 600_000
 restarts (https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#restart-policy)."""
 GRACE_MS: Final = 10_000
 """How long a child that is asked to end may take."""
-
-Probe = Callable[[], Awaitable[bool]]
-"""``await probe()``: whether the host is well. What it raises means no."""
-
-
-@attrs.define(eq=False)
-class Supervised:
-    """One host that is supervised here.
-
-    Attributes:
-        kept: how it is kept.
-        program: how it is run.
-        probe: asks whether it is well.
-        child: what runs it now.
-        tasks: what watches the child, and what minds the host while it runs.
-    """
-
-    kept: Kept
-    program: Program
-    probe: Probe | None
-    child: Child | None = None
-    tasks: list[asyncio.Task[None]] = attrs.field(factory=list)
-
-    async def well(self) -> bool:
-        """Whether the host says so, if it can be asked."""
-        try:
-            return self.probe is None or await self.probe()
-        except BaseException as error:
-            if not is_own(error):
-                raise
-            raise_exit(error)
-            logger.warning("the probe of host %s failed", self.kept.host, exc_info=True)
-            return False
-
-    def let_go(self) -> list[asyncio.Task[None]]:
-        """Nothing watches or minds it any more, but who asks this; the tasks that were told to end."""
-        current = asyncio.current_task()
-        ending = [task for task in self.tasks if task is not current]
-        self.tasks = [task for task in self.tasks if task is current]
-        for task in ending:
-            task.cancel()
-        return ending
 
 
 class Supervisor:
@@ -131,10 +87,10 @@ class Supervisor:
         check_name("version", version)
         self._timer: Timer = SystemTimer() if timer is None else timer
         self.policy = checked_policy(policy)
-        self._clean_after_ms = checked_span(self.policy, clean_after_ms)
-        if grace_ms < 0:
-            raise CallerError(f"grace_ms is {grace_ms}: give 0 or more")
-        self._grace_ms = grace_ms
+        self._clean_after_ms = checked_span(self.policy, clean_after_ms, CLEAN_AFTER_MS)
+        self._grace_ms = check_span("grace_ms", grace_ms, 0)
+        check_callable("on_evidence", on_evidence)
+        check_callable("sink", sink)
         self._hosts: dict[str, Supervised] = {}
         self._starting: set[str] = set()
         self._keeper = Keeper(
@@ -175,6 +131,7 @@ class Supervisor:
             CallerError: it is supervised here already.
         """
         program = checked_program(program)
+        check_callable("probe", probe)
         if check_name("host", host) in self._hosts or host in self._starting:
             raise CallerError(f"host {host} is supervised here already: stop it first")
         self._starting.add(host)
@@ -213,7 +170,11 @@ class Supervisor:
         await self._stopped(self._hosts[host], quietly=False)
 
     async def until_signal(self) -> signal.Signals:
-        """Wait for SIGTERM or SIGINT, and return it, so that leaving the supervisor ends its children first."""
+        """Wait for SIGTERM or SIGINT, and return it, so that leaving the supervisor ends its children first.
+
+        Raises:
+            Fenced: a newer supervisor has taken over, and the hosts run here no more.
+        """
         loop = asyncio.get_running_loop()
         asked: asyncio.Future[signal.Signals] = loop.create_future()
         numbers = (signal.SIGTERM, signal.SIGINT)
@@ -222,6 +183,7 @@ class Supervisor:
             if not asked.done():
                 asked.set_result(number)
 
+        self._keeper.end_when_fenced(asked)
         for number in numbers:
             loop.add_signal_handler(number, note, number)
         try:
@@ -254,8 +216,8 @@ class Supervisor:
         work = await self._keeper.begin(one.kept, RUN, True, None)
         try:
             child = await self._child(one)
-        except OSError:
-            logger.warning("host %s can't be started", one.kept.host, exc_info=True)
+        except OSError as error:
+            logger.warning("host %s can't be started: %s", one.kept.host, error)
             await self._died(one, code_zero=False)
         else:
             one.tasks.append(asyncio.create_task(self._mind(one, child, work)))
@@ -272,6 +234,7 @@ class Supervisor:
         """See a child to its end, which is the death of the host; who brings it about from here cancels this first."""
         await asyncio.wait((child.ended,))
         one.child = None
+        logger.warning("host %s has died: %s", one.kept.host, child.how)
         await self._died(one, code_zero=child.code_zero)
 
     async def _died(self, one: Supervised, *, code_zero: bool) -> None:
@@ -315,13 +278,16 @@ class Supervisor:
     async def deliver(self, revival: Revival) -> Turn:
         """Start a child, and see it run for long enough (see :class:`.keepalive_kept.Hooks`)."""
         one = self._hosts[revival.host]
-        child = await self._child(one)
+        try:
+            child = await self._child(one)
+        except OSError as error:
+            raise DiedEarly(f"host {revival.host} can't be started: {error}") from error
         while not child.ended.done():
             await self._timer.pause(self._clean_after_ms, child.ended)
             if not child.ended.done() and await one.well():
                 break
         if child.ended.done():
-            raise DiedEarly(f"host {revival.host} has died before it was up")
+            raise DiedEarly(f"host {revival.host} has died before it was up: {child.how}")
 
         async def turn() -> None:
             one.tasks.append(asyncio.create_task(self._mind(one, child, None)))
@@ -372,15 +338,3 @@ class Supervisor:
         except StoreFault as fault:
             return fault
         return None
-
-
-def checked_span(policy: KeepalivePolicy, clean_after_ms: int | None) -> int:
-    """How long a child has to run before it counts as up.
-
-    Raises:
-        CallerError: it is not shorter than the wedge: every child would be put down before it was up.
-    """
-    span_ms = min(CLEAN_AFTER_MS, policy.wedge_ms * 2 // 3) if clean_after_ms is None else clean_after_ms
-    if span_ms < 1 or span_ms >= policy.wedge_ms:
-        raise CallerError(f"clean_after_ms is {span_ms}: give 1 or more, and less than wedge_ms, {policy.wedge_ms}")
-    return span_ms
