@@ -17,7 +17,7 @@ from deadreckon.impl.clock import SystemClock
 from deadreckon.impl.keepalive import Keepalive
 from deadreckon.impl.keepalive_sqlite import SqliteKeepalive
 from deadreckon.impl.keepalive_steps import Steps, enter
-from deadreckon.impl.keepalive_words import Revival
+from deadreckon.impl.keepalive_words import Revival, span_word
 from deadreckon.spec.keepalive_state import NEVER, RESET_VERB, KeepalivePolicy
 
 POLICY = KeepalivePolicy(ladder_ms=(1, 1), plateau_ms=3_600_000, lead_ms=1, evidence_at=2)
@@ -106,6 +106,25 @@ def test_k6_the_plateau_line_names_the_reset(service: Service) -> None:
     assert "the count was 3, and is 0" in ended.stdout
 
 
+def test_k6_the_evidence_can_be_pasted(service: Service) -> None:
+    """What people are told is the whole command, with the file, and says in units for people what happens by itself."""
+    service.die("it's bad", 3)
+    shown = hosts("show", "--db", service.path, "it's bad").stdout
+    (line,) = (line for line in shown.splitlines() if "keeps dying" in line)
+    assert f"it is tried every {span_word(POLICY.plateau_ms)} only" in line
+    words = shlex.split(line.split("or run: ")[1])
+    assert words[-2:] == [str(service.path), "it's bad"]
+    assert hosts(*words[2:], "--by", "ada").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("span_ms", "word"), [(21_600_000, "6 h"), (90_000, "90 s"), (60_000, "1 min"), (1_500, "1500 ms")]
+)
+def test_spans_are_told_in_units_for_people(span_ms: int, word: str) -> None:
+    """A span is told in the largest unit of which it is a whole number."""
+    assert span_word(span_ms) == word
+
+
 def test_show_has_everything(service: Service) -> None:
     """One host is shown with its evidence in full, and who cleared its count."""
     service.die("worst", 3)
@@ -177,7 +196,7 @@ def test_reset_of_a_host_at_rest(service: Service) -> None:
 
     asyncio.run(run())
     ended = hosts("reset", "--db", service.path, "calm", "--by", "ada")
-    assert ended.stdout.splitlines()[1:] == ["armed before: nothing armed", "armed now: nothing armed"]
+    assert ended.stdout == "host calm: nothing to reset, the count is 0 and nothing is armed\n"
     assert asyncio.run(alarm_of(service.path, "calm")) == NEVER
 
 

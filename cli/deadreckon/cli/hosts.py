@@ -27,7 +27,7 @@ from .reports import Target, version
 
 if TYPE_CHECKING:
     from deadreckon.impl.keepalive_sqlite import SqliteKeepalive
-    from deadreckon.impl.keepalive_words import HostView
+    from deadreckon.impl.keepalive_words import HostView, Reset
 
 T = TypeVar("T")
 
@@ -92,7 +92,6 @@ def reset_host(db: str, host: str, by: str, json_file: str | None) -> None:
     from deadreckon.impl.clock import SystemClock
     from deadreckon.impl.keepalive import check_name
     from deadreckon.impl.keepalive_steps import reset_by_hand
-    from deadreckon.impl.keepalive_words import Reset
 
     target = Target.at(json_file) if json_file else None
     check_unicode(by)
@@ -106,11 +105,20 @@ def reset_host(db: str, host: str, by: str, json_file: str | None) -> None:
     done, view = on_store(db, work)
     now_ms = time.time_ns() // 1_000_000
     out = console()
-    out.print(f"host {printable(host)}: the count was {done.revivals}, and is 0", soft_wrap=True)
-    out.print(f"armed before: {instant(done.armed_before_ms, now_ms)}", soft_wrap=True)
-    out.print(f"armed now: {instant(done.armed_at_ms, now_ms)}", soft_wrap=True)
+    if done.revivals == 0 and done.armed_before_ms == NEVER:
+        out.print(f"host {printable(host)}: nothing to reset, the count is 0 and nothing is armed", soft_wrap=True)
+    else:
+        print_reset(done, now_ms)
     changed = {key: value for key, value in attrs.asdict(done).items() if key != "host"}
     _write(target, [view], now_ms, {"reset": changed})
+
+
+def print_reset(done: Reset, now_ms: int) -> None:
+    """What a reset has changed, in words."""
+    out = console()
+    out.print(f"host {printable(done.host)}: the count was {done.revivals}, and is 0", soft_wrap=True)
+    out.print(f"armed before: {instant(done.armed_before_ms, now_ms)}", soft_wrap=True)
+    out.print(f"armed now: {instant(done.armed_at_ms, now_ms)}", soft_wrap=True)
 
 
 def on_store(db: str, work: Callable[[SqliteKeepalive], Awaitable[T]]) -> T:

@@ -19,6 +19,7 @@ whose alarm was lost, and heals like one. Only a revival insists (``arm``): it d
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -184,7 +185,9 @@ class Steps:
 
         def told(before: Filed, after: Filed) -> Filed:
             record = before.record
-            text = evidence_text(self._policy, self.host, record, self._life.version)
+            path: str | None = getattr(self._store, "path", None)
+            db = "FILE" if path is None else os.path.abspath(path)  # whoever reads it may be anywhere
+            text = evidence_text(self._policy, self.host, record, self._life.version, db)
             fact = Evidence(record.version, record.epoch, record.revivals, self._clock.now_ms(), text)
             return attrs.evolve(after, evidence=(*before.evidence, fact))
 

@@ -145,13 +145,19 @@ def reset_command(host: str, db: str = "FILE") -> str:
     return f"{RESET_VERB} --db {db if db == 'FILE' else shlex.quote(db)} {shlex.quote(host)}"
 
 
-def evidence_text(policy: KeepalivePolicy, host: str, record: Record, version: str) -> str:
+def span_word(span_ms: int) -> str:
+    """A span in the largest unit of which it is a whole number."""
+    units = ((3_600_000, "h"), (60_000, "min"), (1_000, "s"), (1, "ms"))
+    return next(f"{span_ms // unit_ms} {unit}" for unit_ms, unit in units if span_ms % unit_ms == 0)
+
+
+def evidence_text(policy: KeepalivePolicy, host: str, record: Record, version: str, db: str = "FILE") -> str:
     """What people are told of a crash loop: what, how often, what happens by itself, and what they can do (K9)."""
     rungs = rungs_of(policy)
     return (
         f"host {host} keeps dying: revival {record.revivals} since the count was last cleared, version {version}. "
-        f"After revival {rungs + 1} it is tried every {policy.plateau_ms} ms only. "
-        f"Once the cause is mended, deploy, or run: {reset_command(host)}"
+        f"After revival {rungs + 1} it is tried every {span_word(policy.plateau_ms)} only. "
+        f"Once the cause is mended, deploy, or run: {reset_command(host, db)}"
     )
 
 
