@@ -7,6 +7,7 @@ import re
 import shlex
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -184,6 +185,33 @@ def test_keepalive_the_service_snippet_runs(tmp_path: Path) -> None:
     printed = snippet(tmp_path, "keepalive", "use").splitlines()
     assert printed == ["revival 1 of agent takes up turn-7", "0 clear quiet-clean"]
     assert all(f"`{line}`" in page("keepalive") for line in printed)
+
+
+def test_keepalive_the_supervisor_snippet_runs(tmp_path: Path) -> None:
+    """The snippet keeps a process running until it is signalled, as the page says, and owes nothing afterwards."""
+    (tmp_path / "snippet.py").write_text(block("keepalive", "<!-- supervise -->", "python"), encoding="utf-8")
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command_line = (sys.executable, "snippet.py")
+    with subprocess.Popen(command_line, cwd=tmp_path, stdout=subprocess.PIPE, text=True, env=environment) as process:
+        try:
+            assert process.stdout is not None
+            at_work = process.stdout.readline().strip()
+            time.sleep(0.5)  # the worker is quicker than its supervisor, which has yet to listen for signals
+            process.terminate()
+            asked = process.stdout.readline().strip()
+            assert process.wait(60) == 0
+        finally:
+            process.kill()
+    assert (at_work, asked) == ("at work", "asked to end by SIGTERM")
+    assert f"`{at_work}`" in page("keepalive")
+    assert f"`{asked}`" in page("keepalive")
+    verbs = re.findall(r"^\$ deadreckon (hosts .*)$", page("keepalive"), re.MULTILINE)
+    assert [verb.split()[1] for verb in verbs] == ["list", "show", "reset"]
+    for verb in verbs:
+        words = [str(tmp_path / word) if word == "workers.db" else word for word in shlex.split(verb)]
+        shown = CliRunner().invoke(command, words)
+        assert shown.exit_code == 0, shown.output
+    assert "nothing to reset" in shown.output
 
 
 def test_journal_the_service_snippet_runs(tmp_path: Path) -> None:
