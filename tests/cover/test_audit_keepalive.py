@@ -202,6 +202,7 @@ BAD = {
     ),
     "K10 at 4: new work moves the alarm": story("5 work.tracked", "5 alarm.armed due=15"),
     "K10 at 2: armed too late": "0 work.tracked\n0 alarm.armed due=60",
+    "K10 at 4: disarmed while work is in flight": story("10 alarm.fired", "10 count.cleared by=quiet-clean"),
     "K11 at 4: nobody comes": story(DIES, END),
     "K12 at 3: never at rest": story(END),
 }

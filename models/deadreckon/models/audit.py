@@ -147,12 +147,14 @@ class Audit:
 
     def read(self, lines: Iterable[tuple[int, Line]], source: str = "") -> None:
         """Take the lines of one log: their numbers, and what they say."""
+        before, self.source = self.source, source
         lines = iter(lines)
-        first = list(itertools.islice(lines, LOOKAHEAD))
+        first = list(itertools.islice(lines, LOOKAHEAD))  # a line that is malformed is of this log already
         if self._seen and first and first[0][1].get("type") == "policy":
+            self.source = before
             self._conclude()
             self._begin()
-        self.source = source
+            self.source = source
         self._look_ahead(first)
         readers, report, place = self._readers, self.report, self._place
         for number, line in itertools.chain(first, lines):

@@ -268,8 +268,10 @@ class KeepaliveWords(Words):
                 yield Blame(("cleared by hand",), tuple(see(path, due_ms) for path in DUE), ("K6",))
 
     def suspects(self, key: Key) -> Iterable[tuple[Move, tuple[str, ...]]]:
-        """A revival that comes early: as if it had been armed for now."""
+        """A revival that comes early: as if it had been armed for now. A count cleared, and nothing armed, at no look."""
         match key:
+            case ("cleared by a clean run",):
+                yield (do("probe"), see("record.revivals", 0), see("record.armed_at_ms", NEVER)), ("K3", "K10")
             case ("revived", int(number), int(at_ms)):
                 counted = (see("reviving", Pass.RECORDED), see("record.revivals", number))
                 for ahead in _perhaps_dead() if at_ms != NEVER else ():
