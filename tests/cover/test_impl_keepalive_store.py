@@ -105,7 +105,7 @@ def test_k6_an_alarm_says_only_what_the_record_says(store: KeepaliveStore) -> No
         assert (await store.read("h")).alarm_at_ms == 600
         assert await store.use_up(me, "h", 600)
         assert (await store.read("h")).alarm_at_ms == NEVER
-        await store.transact(me, "h", lambda filed: attrs.evolve(filed, lifetime=2))
+        await store.transact(me, "h", lambda filed: attrs.evolve(filed, lifetime=2, owed=()))
         assert not await store.arm(me, "h", 600)
         assert await store.arm(me, "h", NEVER)
         await store.close()
@@ -158,6 +158,7 @@ WRONG = [
     "UPDATE hosts SET owed = '[1]'",
     "UPDATE hosts SET owed = '{'",
     'UPDATE hosts SET owed = \'["a", "a"]\'',
+    "UPDATE hosts SET owed = '[\"w\"]', armed_at_ms = -1",
     "UPDATE evidence SET version = 9",
     "UPDATE evidence SET epoch = 2",
     "UPDATE hosts SET reset_at_ms = -1",

@@ -198,6 +198,7 @@ def sound(filed: Filed, versions: Mapping[int, str]) -> Filed:
             ("an alarm is at an impossible instant", min(record.armed_at_ms, filed.alarm_at_ms) >= NEVER),
             ("a lifetime is impossible", 1 <= record.lifetime <= filed.lifetime),
             ("a version is unknown", {record.version, *(one.version for one in filed.evidence)} <= {1, *versions}),
+            ("work is owed, and nothing is armed", not owed or filed.armed_at_ms != NEVER),  # K11a
             ("the same work is owed twice", len(owed) == len(set(owed))),
             ("evidence is of an epoch to come", all(0 <= one.epoch <= record.epoch for one in filed.evidence)),
         )
