@@ -62,7 +62,8 @@ def test_json(tmp_path: Path) -> None:
     assert found["verdicts"] == {"conforms": 0, "violates": 1, "pending": 0}
     assert "C8" in found["not_observable"]
     (violation,) = found["violations"]
-    assert {"machine", "entity", "rule", "line", "happened", "allowed", "history"} <= set(violation)
+    assert list(found) == ["lines", "entities", "verdicts", "not_observable", "violations"]
+    assert list(violation) == ["machine", "entity", "rule", "line", "happened", "allowed", "history"]
     assert (violation["machine"], violation["entity"], violation["rule"], violation["line"]) == (
         "incident", "turn-7", "C4", 16
     )  # fmt: skip

@@ -193,7 +193,7 @@ def notes(report: Report) -> Iterator[str]:
 
 
 def as_json(report: Report) -> str:
-    """The report for other programs."""
+    """The report for other programs: its shape is fixed, since others read it."""
     found = {
         "lines": report.lines,
         "entities": report.entities,
@@ -208,17 +208,9 @@ def as_json(report: Report) -> str:
                 "happened": one.happened,
                 "allowed": list(one.allowed),
                 "history": [{"line": at, **line} for at, line in one.history],
-                "source": one.source,
-                "refused": list(one.why.refusals) if one.why is not None else [],
             }
             for one in report.violations
         ],
-        "pending": [
-            {"machine": machine, "rule": rule, "entities": number}
-            for (machine, rule), number in sorted(report.pending.items())
-        ],
-        "malformed": [{"source": source, "line": number, "why": why} for source, number, why in report.malformed],
-        "unknown": dict(report.unknown),
     }
     return json.dumps(found, indent=1) + "\n"
 
