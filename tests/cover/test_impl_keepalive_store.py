@@ -195,6 +195,34 @@ def test_what_no_version_writes_is_corrupt(tmp_path: Path, statement: str) -> No
     run(read)
 
 
+def test_one_damaged_row_stops_no_other_host(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The other hosts are still kept and listed; what is damaged is told once."""
+    path = tmp_path / "hosts.db"
+
+    async def write() -> None:
+        async with SqliteKeepalive(path) as store:
+            me = (await store.claim("v1", POLICY)).incarnation
+            for host in ("bad", "good"):
+                await store.transact(me, host, lambda filed: FILED)
+                await store.arm(me, host, 600)
+
+    async def read() -> None:
+        async with SqliteKeepalive(path) as store:
+            for _ in range(2):
+                assert [host for host, _ in await store.hosts()] == ["good"]
+            with pytest.raises(StoreCorrupt):
+                await store.read("bad")
+
+    run(write)
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.execute("UPDATE hosts SET owed = '{' WHERE host = 'bad'")
+    connection.close()
+    run(read)
+    assert [record.message.partition(":")[0] for record in caplog.records] == [
+        "host 'bad' is left alone, since its row is damaged"
+    ]
+
+
 @pytest.mark.parametrize(
     ("statement", "error"),
     [("PRAGMA user_version = 99", StoreNewer), ("PRAGMA application_id = 5", StoreForeign)],

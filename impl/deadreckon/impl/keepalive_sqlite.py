@@ -8,6 +8,7 @@ table of their own, written in transactions of their own: whoever wants another 
 from __future__ import annotations
 
 import json
+import logging
 import os
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
@@ -21,6 +22,8 @@ from deadreckon.spec.keepalive_state import NEVER, Cleared, KeepalivePolicy, Rec
 from .keepalive_store import UNFILED, Change, Claim, Evidence, Filed, admit, sound, successor
 from .sqlite_file import FileStore, SqliteFile, living, pragma, writing
 from .store import StoreCorrupt
+
+logger = logging.getLogger("deadreckon.keepalive")
 
 APPLICATION_ID: Final = 0x4452_4B4B
 """``DRKK``, in the header of every file of hosts."""
@@ -93,6 +96,7 @@ class SqliteKeepalive(FileStore):
 
     def __init__(self, path: str | os.PathLike[str], *, busy_timeout_ms: int = 5_000) -> None:
         super().__init__(SqliteFile(path, APPLICATION_ID, lambda: MIGRATIONS, busy_timeout_ms))
+        self._damaged: set[str] = set()
 
     async def claim(self, version: str, policy: KeepalivePolicy) -> Claim:
         """See :meth:`deadreckon.impl.KeepaliveStore.claim`."""
@@ -151,8 +155,21 @@ class SqliteKeepalive(FileStore):
         return await self._call(lambda connection: _read(connection, host))
 
     async def hosts(self) -> Sequence[tuple[str, Filed]]:
-        """See :meth:`deadreckon.impl.KeepaliveStore.hosts`."""
-        return await self._call(lambda connection: _rows(connection, None))
+        """See :meth:`deadreckon.impl.KeepaliveStore.hosts`. A damaged row is logged, and stops no other host."""
+        return await self._call(self._sound)
+
+    def _sound(self, connection: sqlite3.Connection) -> Sequence[tuple[str, Filed]]:
+        """The hosts of all rows that are sound."""
+        versions = _versions(connection)
+        found = []
+        for host, *row in connection.execute(_GET, (None,)).fetchall():
+            try:
+                found.append((host, _filed(row, connection.execute(_TOLD, (host,)), versions)))
+            except StoreCorrupt as damage:
+                if host not in self._damaged:
+                    self._damaged.add(host)
+                    logger.error("host %.60r is left alone, since its row is damaged: %s", host, damage)
+        return found
 
     async def living(self) -> Claim:
         """See :meth:`deadreckon.impl.KeepaliveStore.living`."""
@@ -184,14 +201,10 @@ def _versions(connection: sqlite3.Connection) -> Mapping[int, str]:
 
 
 def _read(connection: sqlite3.Connection, host: str) -> Filed:
-    rows = _rows(connection, host)
-    return rows[0][1] if rows else UNFILED
-
-
-def _rows(connection: sqlite3.Connection, host: str | None) -> Sequence[tuple[str, Filed]]:
-    versions = _versions(connection)
-    rows = connection.execute(_GET, (host,)).fetchall()
-    return [(name, _filed(row, connection.execute(_TOLD, (name,)), versions)) for name, *row in rows]
+    found = connection.execute(_GET, (host,)).fetchone()
+    if found is None:
+        return UNFILED
+    return _filed(found[1:], connection.execute(_TOLD, (host,)), _versions(connection))
 
 
 def _columns(filed: Filed) -> tuple[str | int, ...]:
