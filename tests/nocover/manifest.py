@@ -48,16 +48,17 @@ def _example(name: str) -> Machine:
     return machine
 
 
-def pins(machine: Machine, pinned: Mapping[str, int | None] | None = None) -> Pins:
-    """All that is pinned of one machine. Variants are looked into no deeper than the steps *pinned*, if given."""
+def pins(machine: Machine, pinned: Mapping[str, int | None] | None = None, *, defects: bool = True) -> Pins:
+    """All that is pinned of one machine; *defects*: its variants too, no deeper than the steps *pinned*, if given."""
     deepest = pinned or {}
+    variants = machine.variants if defects else ()
     traced = relation(machine)
     runs = [explore(machine, scope, traced=traced, compare_every=COMPARE_EVERY) for scope in machine.scopes]
     return {
         "scopes": {run.scope.name: _space(run) for run in runs},
         "rules": {rule.id: {"kind": rule.kind.value, "explored": _verdict(rule, runs)} for rule in machine.rules},
         "proved": dict(_proved(traced)),
-        "variants": {one.name: _refuted(machine, one, deepest.get(one.name)) for one in machine.variants},
+        "variants": {one.name: _refuted(machine, one, deepest.get(one.name)) for one in variants},
     }
 
 
