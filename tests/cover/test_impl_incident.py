@@ -901,7 +901,7 @@ def test_no_second_copy_of_a_rule() -> None:
     """Whatever is decided about an incident is decided in the specification: the shell compares none of its fields."""
     rules = {field.name for held in (Record, RecoveryPolicy) for field in attrs.fields(held)}
     naming = {"explained", "select", "__str__", "_lines"}  # these name what was decided, or happened, and list rows
-    others = ("request", "keepalive", "stream")  # machines of their own, some of whose fields have the same names
+    others = ("request", "keepalive", "journal")  # machines of their own, some of whose fields have the same names
     package = Path(impl.__file__).parent
     offenders = [
         f"{path.name}:{node.lineno} {function.name}"
