@@ -542,7 +542,9 @@ def test_migration_from_version_1(path: Path) -> None:
 def test_migration_is_all_or_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A migration that fails half-way leaves the file at the version it had."""
     edit(path, *V1)
-    monkeypatch.setattr(incident_sqlite, "MIGRATIONS", (*incident_sqlite.MIGRATIONS, ("CREATE TABLE x (y)", "nonsense")))
+    monkeypatch.setattr(
+        incident_sqlite, "MIGRATIONS", (*incident_sqlite.MIGRATIONS, ("CREATE TABLE x (y)", "nonsense"))
+    )
     with pytest.raises(StoreFault):
         asyncio.run(use(path))
     monkeypatch.undo()
