@@ -509,8 +509,10 @@ def test_fault_locked_for_a_moment(path: Path) -> None:
 
     thread = threading.Thread(target=hold)
     thread.start()
-    held.wait()
+    assert held.wait(5)
+    begun = time.monotonic()
     asyncio.run(use(path, busy_timeout_ms=5_000))
+    assert time.monotonic() - begun < 5
     thread.join()
 
 

@@ -284,7 +284,8 @@ def test_c1_two_crashes_anywhere(keep: int) -> None:
         witness.life(first, 0)
         witness.life(second, keep)
         witness.life(NEVER, 0)
-        witness.check_end()
+        assert witness.check_end().status in (Status.CLOSED, Status.SEALED)
+        assert witness.deaths <= 2
 
 
 @pytest.mark.parametrize("keep", [0, 1, 2])

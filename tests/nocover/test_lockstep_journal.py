@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -109,12 +110,12 @@ def test_crashes_before_a_sync(scope: str) -> None:
     assert made[0].blade.cuts > 10
 
 
-class Altering(MemoryEvents):
+class Altering(MemoryEvents, ABC):
     """A bad store, which keeps something else than what it was told."""
 
+    @abstractmethod
     def altered(self, look: Look, sight: Sight, writes: Writes) -> Writes:
         """What it keeps."""
-        raise NotImplementedError
 
     async def transact(self, incarnation: int, look: Look, change: Change) -> None:
         """Keep what it likes."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from itertools import count
 from typing import Generic, Protocol, TypeVar
@@ -117,7 +118,7 @@ class InFiles(Generic[F]):
             await self._opened.pop().close()
 
 
-class StepsDriver(Generic[P, S, T, X]):
+class StepsDriver(ABC, Generic[P, S, T, X]):
     """Drives the steps of one entity of a machine: its policy, its store, its steps, and the state that they show.
 
     Attributes:
@@ -192,12 +193,13 @@ class StepsDriver(Generic[P, S, T, X]):
         self._store = await self.disk.fresh()
         self._nobody()
 
+    @abstractmethod
     def _nobody(self) -> None:
         """Nobody lives, and memory is empty."""
-        raise NotImplementedError
 
+    @abstractmethod
     async def _state(self) -> X:
-        raise NotImplementedError
+        """The machine's state, as the store and memory show it."""
 
     async def _ask(self, action: str, inputs: dict[str, object]) -> None:
         await self._taken(getattr(self._now, action), inputs)

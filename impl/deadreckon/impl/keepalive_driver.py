@@ -93,8 +93,11 @@ class KeepaliveDriver(StepsDriver[KeepalivePolicy, KeepaliveStore, Steps, State]
     async def _gone(self) -> None:
         """Whoever keeps the record dies."""
         self._store = await self.disk.crashed()
+        self._nobody()
+
+    def _nobody(self) -> None:
         life = Life(attrs.evolve(UNCLAIMED, version=self._version, policy=self._policy))
-        self._steps = Steps(self._store, life, HOST, self._policy, self._clock)
+        self._steps = Steps(self._there, life, HOST, self._policy, self._clock)
         self._entered = False
 
     # What is not of the implementation. Whether it can happen, the specification says.

@@ -11,6 +11,7 @@ What follows from all this is left to the machine: :mod:`audit_monitor` keeps th
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
@@ -100,7 +101,7 @@ class Place:
 Reader: TypeAlias = Callable[[Line], None]
 
 
-class Words:
+class Words(ABC):
     """A vocabulary: one for each machine and audit.
 
     Attributes:
@@ -145,21 +146,21 @@ class Words:
 
     # What each vocabulary says.
 
+    @abstractmethod
     def vocabulary(self) -> dict[str, Reader]:
         """The reader of each type of line."""
-        raise NotImplementedError
 
+    @abstractmethod
     def moves(self, key: Key) -> Iterable[Move]:
         """The moves that may have written a line with this key."""
-        raise NotImplementedError
 
+    @abstractmethod
     def hidden(self, absent: frozenset[str]) -> Iterable[Move]:
         """The moves that write no line, if the log has no lines of the types *absent*."""
-        raise NotImplementedError
 
+    @abstractmethod
     def options(self, entity: Entity, part: int) -> Iterator[tuple[str, Key]]:
         """The lines that might come next for *entity*, in words, with their keys: what is tried to say what is allowed."""
-        raise NotImplementedError
 
     def blames(self, key: Key) -> Iterable[Blame]:
         """Readings of a line that fits nowhere by which an earlier one is wrong."""
@@ -173,7 +174,7 @@ class Words:
         """What a line is for: the moves that it lets happen next. If it breaks no rule by itself, they may."""
         return ()
 
-    def rests(self, entity: Entity) -> None:
+    def rests(self, entity: Entity) -> None:  # noqa: B027  # most vocabularies have nothing to do then
         """An entity has come to rest."""
 
     def names(self) -> object:

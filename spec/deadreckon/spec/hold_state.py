@@ -6,8 +6,8 @@ from enum import Enum
 
 import attrs
 
-from .errors import PolicyError, Refused
-from .language import require
+from .errors import PolicyError
+from .language import check_policy, require
 
 HOLD_MAX_MS = 3_600_000
 DEBOUNCE_MAX_MS = 60_000
@@ -114,10 +114,7 @@ class HoldPolicy:
             wanted = bool if field.name == "idempotent" else int
             if type(value) is not wanted:
                 raise PolicyError(f"{field.name} is {value!r}: give {'a bool' if wanted is bool else 'an integer'}")
-        try:
-            policy_is_valid(self)
-        except Refused as refusal:
-            raise PolicyError(f"{refusal.rule} is {getattr(self, refusal.rule)}: {refusal.why}") from None
+        check_policy(self, policy_is_valid)
 
 
 def policy_is_valid(policy: HoldPolicy) -> bool:

@@ -8,8 +8,8 @@ from enum import Enum
 
 import attrs
 
-from .errors import PolicyError, Refused
-from .language import UNLIMITED, require
+from .errors import PolicyError
+from .language import UNLIMITED, check_policy, require
 
 SLOTS = 3
 """Attempts of one incident that may overlap in the checked model. The functions take any number."""
@@ -89,10 +89,7 @@ class RecoveryPolicy:
             value = getattr(self, field.name)
             if type(value) is not int or value > UNLIMITED:
                 raise PolicyError(f"{field.name} is {value!r}: give an integer, or UNLIMITED")
-        try:
-            policy_is_valid(self)
-        except Refused as refusal:
-            raise PolicyError(f"{refusal.rule} is {getattr(self, refusal.rule)}: {refusal.why}") from None
+        check_policy(self, policy_is_valid)
 
 
 def policy_is_valid(policy: RecoveryPolicy) -> bool:

@@ -6,8 +6,8 @@ from enum import Enum
 
 import attrs
 
-from .errors import PolicyError, Refused
-from .language import UNLIMITED, require
+from .errors import PolicyError
+from .language import UNLIMITED, check_policy, require
 
 REVIVAL_ROWS = 1
 """Durable rows that one revival may add, at most."""
@@ -47,10 +47,7 @@ class JournalPolicy:
             value = getattr(self, field.name)
             if type(value) is not int or value > UNLIMITED:
                 raise PolicyError(f"{field.name} is {value!r}: give an integer, or UNLIMITED")
-        try:
-            policy_is_valid(self)
-        except Refused as refusal:
-            raise PolicyError(f"{refusal.rule} is {getattr(self, refusal.rule)}: {refusal.why}") from None
+        check_policy(self, policy_is_valid)
 
 
 def policy_is_valid(policy: JournalPolicy) -> bool:

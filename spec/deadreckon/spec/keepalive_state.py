@@ -6,8 +6,8 @@ from enum import Enum
 
 import attrs
 
-from .errors import PolicyError, Refused
-from .language import require
+from .errors import PolicyError
+from .language import check_policy, require
 
 NEVER = -1
 """No instant: nothing is armed, nothing runs, nothing was written."""
@@ -67,10 +67,7 @@ class KeepalivePolicy:
             value = getattr(self, field.name)
             if field.name != "ladder_ms" and type(value) is not int:
                 raise PolicyError(f"{field.name} is {value!r}: give an integer")
-        try:
-            policy_is_valid(self)
-        except Refused as refusal:
-            raise PolicyError(f"{refusal.rule} is {getattr(self, refusal.rule)}: {refusal.why}") from None
+        check_policy(self, policy_is_valid)
 
 
 def rungs_of(policy: KeepalivePolicy) -> int:

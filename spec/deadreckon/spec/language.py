@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol, TypeVar, cast
 
 import attrs
 
-from .errors import Refused, SpecError
+from .errors import PolicyError, Refused, SpecError
 
 UNLIMITED: Final = 2**63 - 1
 """A limit that is never reached, as an explicit value (the largest integer that every store keeps)."""
@@ -55,6 +55,18 @@ def require(condition: bool, rule: str, why: str) -> None:
     """
     if not condition:
         raise Refused(rule, why)
+
+
+def check_policy(policy: object, valid: Callable[..., bool]) -> None:
+    """Refuse *policy* unless it keeps its constraint, whose refusals name the field.
+
+    Raises:
+        PolicyError: with the field, its value, and what to give.
+    """
+    try:
+        valid(policy)
+    except Refused as refusal:
+        raise PolicyError(f"{refusal.rule} is {getattr(policy, refusal.rule)}: {refusal.why}") from None
 
 
 @attrs.frozen

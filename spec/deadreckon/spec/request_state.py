@@ -7,8 +7,8 @@ from typing import Final
 
 import attrs
 
-from .errors import PolicyError, Refused
-from .language import UNLIMITED, require
+from .errors import PolicyError
+from .language import UNLIMITED, check_policy, require
 
 HORIZON_MAX_MS: Final = 7 * 86_400_000
 """A week: what is wanted for longer is no request, and every instant stays an integer that stores keep."""
@@ -59,10 +59,7 @@ class RequestPolicy:
             value = getattr(self, field.name)
             if type(value) is not int or value > UNLIMITED:
                 raise PolicyError(f"{field.name} is {value!r}: give an integer")
-        try:
-            policy_is_valid(self)
-        except Refused as refusal:
-            raise PolicyError(f"{refusal.rule} is {getattr(self, refusal.rule)}: {refusal.why}") from None
+        check_policy(self, policy_is_valid)
 
 
 def policy_is_valid(policy: RequestPolicy) -> bool:
