@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from deadreckon.impl.hold_driver import HoldDriver
 from deadreckon.impl.incident_driver import IncidentDriver
+from deadreckon.impl.journal_driver import JournalDriver
 from deadreckon.impl.keepalive_driver import KeepaliveDriver
 from deadreckon.impl.request_driver import RequestDriver
 from deadreckon.models.driver import Driver
@@ -19,6 +20,7 @@ from deadreckon.spec.machines import MACHINES
 DRIVERS: dict[str, Callable[[], Driver]] = {
     "hold": HoldDriver,
     "incident": IncidentDriver,
+    "journal": JournalDriver,
     "keepalive": KeepaliveDriver,
     "request": RequestDriver,
 }
