@@ -9,6 +9,8 @@ from typing import cast
 import attrs
 import pytest
 
+from deadreckon.models import expr as ir
+from deadreckon.models.compiled import straight_line
 from deadreckon.models.explorer import explore
 from deadreckon.models.layout import Layout
 from deadreckon.models.symmetry import Symmetry
@@ -343,6 +345,16 @@ def test_explorer_reduced_by_symmetry_covers_the_same_states() -> None:
     assert (whole.states, reduced.states) == (2 * 4**3, 2 * 20)
     assert whole.depth == reduced.depth
     assert whole.deadlock is reduced.deadlock is None
+
+
+def test_explorer_sorts_expressions_as_it_sorts_states() -> None:
+    """The representative as an expression is the representative as a state, for every order of the slots."""
+    found = explore(slots, keep_graph=True)
+    assert found.graph is not None
+    symmetry = Symmetry(alike, found.relation.layout)
+    state = found.relation.state
+    sort = straight_line(state, (), ir.TRUE, symmetry.sorted_leaves(state))
+    assert {one: sort(one) for one in found.graph.index} == {one: symmetry.canonical(one) for one in found.graph.index}
 
 
 @pytest.mark.parametrize("rule", ["D2", "D3"])

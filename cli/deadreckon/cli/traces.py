@@ -13,8 +13,8 @@ from typing import cast
 
 import attrs
 
-from deadreckon.models.compiled import Instance
 from deadreckon.models.explorer import Trace
+from deadreckon.models.grounding import Instance
 from deadreckon.models.layout import Field, Layout, parts
 from deadreckon.models.relation import Relation
 from deadreckon.spec import UNLIMITED, Machine, Scope

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import product
 from typing import cast
 
 import attrs
@@ -13,32 +12,9 @@ from deadreckon.spec import Refused, Rule
 
 from . import expr as ir
 from .expr import Expr, Op
-from .layout import Field, Flat
-from .relation import Command, Relation
-
-
-@attrs.frozen(eq=False)
-class Instance:
-    """A command under one choice of all its inputs: what exploration tries."""
-
-    index: int
-    action: str
-    inputs: Mapping[str, int]
-    fields: Mapping[str, Field]
-    command: Command
-    guard: Expr
-    updates: tuple[Expr, ...]
-
-    @property
-    def name(self) -> str:
-        """The action with its inputs, as a person writes it."""
-        inputs = ", ".join(f"{name}={self.words(name)}" for name in self.inputs)
-        return f"{self.action}({inputs})"
-
-    def words(self, name: str) -> str:
-        """The value of an input in words."""
-        field = self.fields.get(name)
-        return field.words(self.inputs[name]) if field else str(self.inputs[name])
+from .grounding import Grounded, Instance, ground
+from .layout import Flat
+from .relation import Relation
 
 
 @attrs.frozen(eq=False)
@@ -59,57 +35,27 @@ class Compiled:
 
 def compile_relation(relation: Relation, policy: object) -> Compiled:
     """Compile *relation* under *policy*."""
-    values = relation.policy_layout.flatten(policy) if policy is not None else ()
-    bindings = {
-        leaf: ir.const(bool(value)) if field.type is bool else ir.const(value)
-        for leaf, value, field in zip(relation.policy, values, relation.policy_layout.fields, strict=True)
-    }
-    instances = tuple(_instances(relation, bindings))
-    initial = (ir.substitute(leaves, bindings) for leaves in relation.initial)
+    return compile_grounded(ground(relation, policy))
 
-    def over_state(claim: Expr) -> Callable[[Flat], bool]:
-        return _function(relation.state, *ir.substitute((claim,), bindings))
+
+def compile_grounded(grounded: Grounded) -> Compiled:
+    """Compile a relation whose policy and inputs are constants."""
+    state = grounded.relation.state
+
+    def over_states(conditions: Mapping[str, Expr]) -> dict[str, Callable[[Flat], bool]]:
+        return {id: _function(state, condition) for id, condition in conditions.items()}
 
     return Compiled(
-        instances,
-        tuple(tuple(int(leaf.value) for leaf in leaves) for leaves in initial),
-        _successors(relation.state, instances),
-        {id: over_state(claim) for id, claim in relation.claims.items()},
-        {id: _step_functions(relation, claims, instances, bindings) for id, claims in relation.steps.items()},
-        {id: over_state(claim) for id, claim in relation.triggers.items()},
+        grounded.instances,
+        grounded.initial,
+        _successors(state, grounded.instances),
+        over_states(grounded.claims),
+        {
+            id: {one.index: _function(state, claims[one.index]) for one in grounded.instances}
+            for id, claims in grounded.steps.items()
+        },
+        over_states(grounded.triggers),
     )
-
-
-def _instances(relation: Relation, bindings: Mapping[Expr, Expr]) -> Iterator[Instance]:
-    index = 0
-    for command in relation.commands:
-        for values in product(*(one.explore for one in command.inputs)):
-            chosen = {
-                one.variable: ir.const(bool(value)) if one.field.type is bool else ir.const(value)
-                for one, value in zip(command.inputs, values, strict=True)
-            }
-            guard, *updates = ir.substitute((command.guard, *command.updates), {**bindings, **chosen})
-            inputs = {**command.fixed, **{one.name: value for one, value in zip(command.inputs, values, strict=True)}}
-            fields = {one.name: one.field for one in command.inputs}
-            yield Instance(index, command.action, inputs, fields, command, guard, tuple(updates))
-            index += 1
-
-
-def _step_functions(
-    relation: Relation, claims: tuple[Expr, ...], instances: tuple[Instance, ...], bindings: Mapping[Expr, Expr]
-) -> dict[int, Callable[[Flat], bool]]:
-    by_command = dict(zip(map(id, relation.commands), claims, strict=True))
-    functions = {}
-    for instance in instances:
-        chosen = {
-            one.variable: ir.const(bool(instance.inputs[one.name]))
-            if one.field.type is bool
-            else ir.const(instance.inputs[one.name])
-            for one in instance.command.inputs
-        }
-        (claim,) = ir.substitute((by_command[id(instance.command)],), {**bindings, **chosen})
-        functions[instance.index] = _function(relation.state, claim)
-    return functions
 
 
 # Code generation. Nodes used more than once become local variables, so the code is as large as the shared form.

@@ -24,7 +24,8 @@ import attrs
 
 from deadreckon.spec import CallerError, Machine, Refused, Rule, Scope, SpecError
 
-from .compiled import Instance, Reference, compile_relation
+from .compiled import Reference, compile_relation
+from .grounding import Instance
 from .layout import Field, Flat, Layout, parts, position
 from .relation import Relation, relation
 from .symmetry import Symmetry

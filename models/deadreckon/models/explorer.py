@@ -14,7 +14,8 @@ import attrs
 
 from deadreckon.spec import Kind, Machine, Rule, Scope
 
-from .compiled import Compiled, Instance, Reference, compile_relation
+from .compiled import Compiled, Reference, compile_relation
+from .grounding import Instance
 from .layout import Flat
 from .liveness import Lasso, fair_violation
 from .relation import Relation, relation

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from deadreckon.spec import Machine, SpecError
 
+from . import expr as ir
+from .expr import Expr, Sort
 from .layout import Flat, Layout
 
 
@@ -46,6 +48,20 @@ class Symmetry:
                 state = tuple(leaves)
         return state
 
+    def sorted_leaves(self, leaves: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        """:meth:`canonical` of expressions: a network that compares neighbours and exchanges them."""
+        found = list(leaves)
+        for columns in self.groups:
+            for end in range(len(columns) - 1, 0, -1):
+                for left, right in zip(columns[:end], columns[1 : end + 1], strict=True):
+                    before, after = (tuple(found[index] for index in column) for column in (left, right))
+                    exchange = _precedes(after, before)
+                    for at, index in enumerate(left):
+                        found[index] = ir.ite(exchange, after[at], before[at])
+                    for at, index in enumerate(right):
+                        found[index] = ir.ite(exchange, before[at], after[at])
+        return tuple(found)
+
     def swapped(self, state: Flat, group: int, first: int) -> Flat:
         """*state* with two neighbouring elements of a group exchanged; these generate every permutation."""
         leaves = list(state)
@@ -53,3 +69,12 @@ class Symmetry:
         for a, b in zip(left, right, strict=True):
             leaves[a], leaves[b] = leaves[b], leaves[a]
         return tuple(leaves)
+
+
+def _precedes(left: tuple[Expr, ...], right: tuple[Expr, ...]) -> Expr:
+    """``left < right``, as Python compares tuples; False is before True."""
+    found = ir.FALSE
+    for a, b in zip(reversed(left), reversed(right), strict=True):
+        less = ir.lt(a, b) if a.sort is Sort.INT else ir.and_(ir.not_(a), b)
+        found = ir.or_(less, ir.and_(ir.eq(a, b), found))
+    return found

@@ -9,7 +9,8 @@ import attrs
 
 from deadreckon.spec import InternalError, SpecError
 
-from .compiled import Compiled, Instance, Reference
+from .compiled import Compiled, Reference
+from .grounding import Instance
 from .layout import Flat
 from .symmetry import Symmetry
 

@@ -12,9 +12,10 @@ import attrs
 import z3
 
 from deadreckon.models import expr as ir
-from deadreckon.models.compiled import Instance, Reference
+from deadreckon.models.compiled import Reference
 from deadreckon.models.explorer import Step, Trace
 from deadreckon.models.expr import Expr, Sort
+from deadreckon.models.grounding import Instance
 from deadreckon.models.relation import Command, Relation
 from deadreckon.spec import InternalError, Kind, Scope
 
