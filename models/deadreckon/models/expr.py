@@ -6,6 +6,7 @@ Every engine lowers this one form: :mod:`compiled` to Python, ``deadreckon.proof
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
 
@@ -242,6 +243,18 @@ def postorder(roots: tuple[Expr, ...]) -> Iterator[Expr]:
         if node not in seen:
             seen.add(node)
             yield node
+
+
+def digest(roots: tuple[Expr, ...]) -> hashlib._Hash:
+    """A hash of the shared form of *roots*, open for more."""
+    found = hashlib.sha256()
+    names: dict[Expr, int] = {}
+    for node in postorder(roots):
+        names[node] = len(names)
+        args = ",".join(str(names[arg]) for arg in node.args)
+        found.update(f"{node.op.value}:{node.sort.value}:{node.value}:{args};".encode())
+    found.update(",".join(str(names[root]) for root in roots).encode())
+    return found
 
 
 def substitute(roots: tuple[Expr, ...], bindings: Mapping[Expr, Expr]) -> tuple[Expr, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum
 from itertools import product
@@ -76,8 +75,6 @@ class Relation:
 
     def fingerprint(self) -> str:
         """A digest of all that proofs depend on; it changes when the machine does."""
-        digest = hashlib.sha256()
-        names: dict[Expr, int] = {}
         roots = (
             self.policy_valid,
             *(leaf for start in self.initial for leaf in start),
@@ -86,11 +83,7 @@ class Relation:
             *(self.claims[id] for id in sorted(self.claims)),
             *(step for id in sorted(self.steps) for step in self.steps[id]),
         )
-        for node in ir.postorder(roots):
-            names[node] = len(names)
-            args = ",".join(str(names[arg]) for arg in node.args)
-            digest.update(f"{node.op.value}:{node.sort.value}:{node.value}:{args};".encode())
-        digest.update(",".join(str(names[root]) for root in roots).encode())
+        digest = ir.digest(roots)
         for field in (*self.policy_layout.fields, *self.layout.fields):
             digest.update(f"{field.path}:{field.size}".encode())
         return digest.hexdigest()[:32]
