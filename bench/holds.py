@@ -12,14 +12,14 @@ The sizes are machines, so the command takes them; S5 to S7 are the sizes that o
     deadreckon check bench/holds.py:S5
     deadreckon defects bench/holds.py:small broken-door
 
-======  ===================  ==========  ===========  =====  ====================
-size    N, D, F, B               states        edges  depth  reduced by symmetry
-======  ===================  ==========  ===========  =====  ====================
-small   2, 2, 1, 1                1,980        5,841     10
-S5      3, 3, 1, 1              100,953      403,947     15
-S6      4, 2, 1, 1            1,066,608    5,638,653     17  56,778 (``S6_SYMMETRIC``)
-S7      4, 3, 2, 1            9,706,230   50,613,012     21  474,804 (``S7_SYMMETRIC``)
-======  ===================  ==========  ===========  =====  ====================
+=====  ===========  =========  ==========  =====  ============================
+size   N, D, F, B      states       edges  depth  one state for permuted holds
+=====  ===========  =========  ==========  =====  ============================
+small  2, 2, 1, 1       1,980       5,841     10
+S5     3, 3, 1, 1     100,953     403,947     15
+S6     4, 2, 1, 1   1,066,608   5,638,653     17  56,778 (``S6_SYMMETRIC``)
+S7     4, 3, 2, 1   9,706,230  50,613,012     21  474,804 (``S7_SYMMETRIC``)
+=====  ===========  =========  ==========  =====  ============================
 
 TLC's *generated* counts the initial state too, so it is our edges + 1. TLC's *depth* counts the states of the longest
 shortest path and ours its steps, so it is our depth + 1. The policy is kept symbolic by the proofs; N is a shape, so

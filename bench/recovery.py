@@ -11,14 +11,14 @@ wrong protocols are variants of each.
     deadreckon check bench/recovery.py:R5
     deadreckon defects bench/recovery.py:one single
 
-====  =====================  ==========  ==========  =====  =====================
-size  limit (Max), crashes        states       edges  depth  reduced by symmetry
-====  =====================  ==========  ==========  =====  =====================
-one   3, 4; one incident          1,234       2,519     18
-R5    2, 3                       93,150     264,669     21
-R6    4, 5                    1,513,060   4,556,180     33
-R7    5, 8                   10,658,487  33,977,565     41
-====  =====================  ==========  ==========  =====  =====================
+====  ======================  ==========  ==========  =====
+size  Max, K                      states       edges  depth
+====  ======================  ==========  ==========  =====
+one   3, 4; at one incident        1,234       2,519     18
+R5    2, 3                        93,150     264,669     21
+R6    4, 5                     1,513,060   4,556,180     33
+R7    5, 8                    10,658,487  33,977,565     41
+====  ======================  ==========  ==========  =====
 
 How the two notions compare. *Distinct states* are the same thing. TLC's *generated* counts the initial state and each
 successor of each action instance, seen before or not; our edges are the latter, so generated = edges + 1. TLC's *depth*
@@ -238,7 +238,7 @@ def observe(before: State, after: State, ghost: Ghost) -> Ghost:
     return Ghost(tuple(mourned(one, seen) for one, seen in pairs))
 
 
-# Rules. TLC's invariant is the conjunction of the first four.
+# Rules. TLC's invariant is the conjunction of the first four; the lemmas make them inductive.
 
 
 def runs(pc: Pc) -> bool:
@@ -249,20 +249,20 @@ def runs_nothing(one: Incident) -> bool:
     return not any(runs(pc) for pc in one.pcs)
 
 
-def counted(one: Incident, iso: int) -> int:
-    return one.disk.count + dead_isolates(one.disk.flight, iso)
+def counted(record: Record, iso: int) -> int:
+    return record.count + dead_isolates(record.flight, iso)
 
 
 @always("NoLost", "every isolate that died in heavy work is counted, or will be", source=SOURCE)
 def no_lost(state: State, ghost: Ghost) -> bool:
     pairs = zip(state.incidents, ghost.incidents, strict=True)
-    return all(seen.died <= counted(one, state.iso) for one, seen in pairs)
+    return all(seen.died <= counted(one.disk, state.iso) for one, seen in pairs)
 
 
 @always("NoPhantom", "nothing but such a death, or an unsynced finish, is counted", source=SOURCE)
 def no_phantom(state: State, ghost: Ghost) -> bool:
     pairs = zip(state.incidents, ghost.incidents, strict=True)
-    return all(counted(one, state.iso) <= seen.may for one, seen in pairs)
+    return all(counted(one.disk, state.iso) <= seen.may for one, seen in pairs)
 
 
 @always("Bounded", "heavy work that kills its isolate runs at most limit times", source=SOURCE)
@@ -275,9 +275,59 @@ def sealed(state: State) -> bool:
     return all(runs_nothing(one) or not one.mem.sealed for one in state.incidents)
 
 
+def of_one(flight: tuple[int, ...]) -> bool:
+    first, second = flight
+    return first == 0 or second == 0 or first == second
+
+
+@always("OneOwner", "the entries of a flight list are of one isolate", source=SOURCE, lemma=True)
+def one_owner(state: State) -> bool:
+    return all(of_one(one.disk.flight) and of_one(one.mem.flight) for one in state.incidents)
+
+
+def below_limit(policy: Policy, record: Record) -> bool:
+    if record.sealed:
+        return record.count == policy.limit and not any(owner != 0 for owner in record.flight)
+    return record.count < policy.limit
+
+
+@always("AtLimit", "an incident is sealed at the limit, with nothing in flight", source=SOURCE, lemma=True)
+def at_limit(policy: Policy, state: State) -> bool:
+    return all(below_limit(policy, one.disk) and below_limit(policy, one.mem) for one in state.incidents)
+
+
+def entered(pc: Pc, disk: int, mem: int, iso: int) -> bool:
+    """Whether the entries of a slot are what its attempt has written and synced."""
+    own = iso + 1
+    if pc == Pc.WORK:
+        return disk == own and mem == own
+    if pc == Pc.CLEAR:
+        return disk == own and mem == 0
+    if pc == Pc.DONE:
+        return disk == 0 and mem == 0
+    return 0 <= disk < own and (mem == own if pc == Pc.ADMIT else 0 <= mem < own)
+
+
+@always("InFlight", "an entry of the living isolate is there exactly while its attempt is", source=SOURCE, lemma=True)
+def in_flight(state: State) -> bool:
+    return state.iso >= 0 and all(
+        entered(pc, disk, mem, state.iso)
+        for one in state.incidents
+        for pc, disk, mem in zip(one.pcs, one.disk.flight, one.mem.flight, strict=True)
+    )
+
+
+@always("Conserved", "what is buffered changes nothing in what is counted, or will be", source=SOURCE, lemma=True)
+def conserved(state: State) -> bool:
+    return all(counted(one.mem, state.iso) == counted(one.disk, state.iso) for one in state.incidents)
+
+
 @sometimes("Seals", "an incident is sealed", source=SOURCE, beside=("NoLost", "NoPhantom", "Bounded", "Sealed"))
 def seals(state: State) -> bool:
     return any(one.disk.sealed for one in state.incidents)
+
+
+LEMMAS = (one_owner, at_limit, in_flight, conserved)
 
 
 def everything(state: State) -> bool:
@@ -297,12 +347,7 @@ SLOT = Among((0, 1))
 
 
 VARIANTS = (
-    Variant(
-        "single",
-        "NoLost",
-        "one record: an admission replaces it, a finish removes it",
-        (swap(kept, kept_none), swap(removed, removed_all)),
-    ),
+    Variant("single", "NoLost", "one record, not a list", (swap(kept, kept_none), swap(removed, removed_all))),
     Variant("late", "NoLost", "counting on the failure path", (swap(found_dead, found_none),)),
     Variant("nosync", "NoPhantom", "a finish does not wait for the sync", (swap(ended, ended_at_once),)),
     Variant("each", "NoPhantom", "each entry counts", (swap(found_dead, found_each),)),
@@ -340,7 +385,7 @@ def recovery(limit: int, crashes: int, *, incidents: tuple[int, ...] = (0, 1), s
             action(finish, incident=incident, slot=slot),
             action(crash),
         ),
-        rules=(no_lost, no_phantom, bounded, sealed, seals),
+        rules=(no_lost, no_phantom, bounded, sealed, *LEMMAS, seals),
         scopes=(scope("size", why="the crashes bound it", within=everything, policy=Policy(limit, crashes)),),
         terminal=at_rest,
         interchangeable=SLOTS_THEN_INCIDENTS if symmetric else (),
