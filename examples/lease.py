@@ -83,10 +83,6 @@ def s1(state: State) -> bool:
     return state.tokens[0] > 0 and state.tokens[0] < state.tokens[1]
 
 
-def small(state: State) -> bool:
-    return state.granted <= 3 and state.now_ms <= 6
-
-
 def always_fresh(token: int, written: int) -> bool:
     return True
 
@@ -105,6 +101,13 @@ machine = Machine(
         action(tick, elapsed_ms=Between(1, None, explore=(1,))),
     ),
     rules=(f1, f2, s1),
-    scopes=(scope("small", why="three grants show both clients superseded", within=small, policy=Policy()),),
+    scopes=(
+        scope(
+            "small",
+            why="three grants show both clients superseded",
+            at_most={"granted": 3, "now_ms": 6},
+            policy=Policy(),
+        ),
+    ),
     variants=(Variant("no-fencing", "F2", "the store trusts a late holder", (swap(fresh, always_fresh),)),),
 )

@@ -268,7 +268,8 @@ alike = attrs.evolve(slots, interchangeable=ALIKE)
 
 def by_hand(machine: Machine, bad: Callable[[object, object], bool]) -> tuple[int, int, int, int | None]:
     """States, steps, depth and the least number of steps to a bad state, by the machine's plain functions alone."""
-    policy = machine.scopes[0].policy
+    policy, within = machine.scopes[0].policy, machine.scopes[0].within
+    assert within is not None
     starts = [(start(), machine.ghost() if machine.ghost else None) for start in machine.initial]
     depth: dict[tuple[object, object], int] = dict.fromkeys(starts, 0)
     order, edges = list(depth), 0
@@ -279,7 +280,7 @@ def by_hand(machine: Machine, bad: Callable[[object, object], bool]) -> tuple[in
                     after = machine.step(policy, state, act.name, inputs)
                 except Refused:
                     continue
-                if not machine.scopes[0].within(after):
+                if not within(after):
                     continue
                 seen = counted(cast("Slots", state), cast("Slots", after), cast("Tries", ghost)) if ghost else None
                 edges += 1

@@ -21,6 +21,7 @@ from deadreckon.spec import (
     Variant,
     action,
     always,
+    each,
     eventually,
     explored,
     require,
@@ -28,6 +29,7 @@ from deadreckon.spec import (
     sometimes,
     swap,
 )
+from deadreckon.spec.bounds import Horizons
 from deadreckon.spec.language import location, plain
 
 if TYPE_CHECKING:
@@ -397,3 +399,181 @@ def test_definition_step_says_what_was_refused() -> None:
     error = refusal.value
     assert (error.rule, error.why, error.event, error.state) == ("A1", "too many", "add", initial())
     assert str(refusal.value).startswith("add refused by A1: too many")
+
+
+# Bounds: horizons and sizes.
+
+
+@attrs.frozen
+class Rooms:
+    """A row of rooms, each with its guests."""
+
+    guests: tuple[int, ...]
+    hour: int
+    open: bool
+
+
+def rooms(rooms: int = 2) -> Rooms:
+    return Rooms(tuple(0 for _ in range(rooms)), 0, True)
+
+
+def of_ten(policy: Policy, rooms: int = 10, *, keys: int = 1) -> Rooms:
+    return Rooms(tuple(0 for _ in range(rooms + keys)), 0, True)
+
+
+def no_rooms(rooms: int = 0) -> Rooms:
+    return Rooms((), rooms, True)
+
+
+def enters(guests: int) -> int:
+    return guests + 1
+
+
+def leaves(guests: int) -> int:
+    return guests
+
+
+def enter(state: Rooms, room: int) -> Rooms:
+    guests = (*state.guests[:room], enters(state.guests[room]), *state.guests[room + 1 :])
+    return attrs.evolve(state, guests=guests)
+
+
+def wait(state: Rooms, hours: int) -> Rooms:
+    return attrs.evolve(state, hour=state.hour + hours)
+
+
+def crowd(state: Rooms) -> int:
+    return sum(state.guests)
+
+
+def hour(state: Rooms) -> int:
+    return state.hour
+
+
+def crowd_after(before: Rooms, after: Rooms) -> int:
+    return sum(after.guests) - sum(before.guests)
+
+
+def crowd_divided(state: Rooms) -> int:
+    return state.hour // 2
+
+
+@always("A1", "nobody is owed", source="here")
+def nobody_is_owed(state: Rooms) -> bool:
+    return all(guests >= 0 for guests in state.guests)
+
+
+@sometimes("S1", "somebody is there", source="here", beside=("A1",))
+def somebody(state: Rooms) -> bool:
+    return any(guests > 0 for guests in state.guests)
+
+
+HOTEL = Machine(
+    name="hotel",
+    title="Rooms.",
+    state=Rooms,
+    initial=(plain(rooms),),
+    actions=(action(enter, room=each("rooms")), action(wait, hours=Between(1, None, (1,)))),
+    rules=(nobody_is_owed, somebody),
+    scopes=(scope("evening", why="it is short", at_most={crowd: 3, "hour": 0, "guests[1]": 1}),),
+    interchangeable=(("guests",),),
+    variants=(Variant("empty", "S1", "nobody comes", (swap(enters, leaves),)),),
+)
+
+
+def test_horizon_of_a_field_and_of_a_function() -> None:
+    """A horizon is the greatest value of a number field, by its path, or of a function, by its name."""
+    (evening,) = HOTEL.scopes
+    assert dict(evening.at_most) == {"crowd": 3, "hour": 0, "guests[1]": 1}
+    assert dict(evening.measures) == {"crowd": crowd}
+    assert evening.within is None
+
+
+@pytest.mark.parametrize(
+    ("at_most", "error"),
+    {
+        "no field": ({"minute": 1}, r"scope s bounds minute, .* guests\[0\], guests\[1\], hour"),
+        "no number": ({"open": 1}, r"bounds open, which is no number of the state"),
+        "a whole tuple": ({"guests": 1}, r"bounds guests, which is no number"),
+        "a field and a function": ({hour: 1}, r"bounds hour, a field and a function"),
+        "of a step": ({crowd_after: 1}, r"crowd_after takes another number of states"),
+        "that can't be followed": ({crowd_divided: 1}, r"crowd_divided divides"),
+    }.values(),
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_horizon_that_is_of_no_number_is_refused(at_most: Horizons, error: str) -> None:
+    """A horizon that names no number field, or a function that gives none, is refused with what there is."""
+    with pytest.raises(SpecError, match=error):
+        attrs.evolve(HOTEL, scopes=(scope("s", why="w", at_most=at_most),))
+
+
+def test_horizon_that_is_no_integer_is_refused() -> None:
+    """A horizon is an integer."""
+    with pytest.raises(SpecError, match="scope s bounds hour by True"):
+        scope("s", why="w", at_most={"hour": True})
+
+
+def test_horizon_of_a_ghost() -> None:
+    """What really happened has horizons too."""
+    bounded = attrs.evolve(good, scopes=(scope("s", why="w", at_most={"ghost.seen": 2}, policy=Policy()),))
+    assert dict(bounded.scopes[0].at_most) == {"ghost.seen": 2}
+
+
+def test_size_is_a_default_of_the_initial_state() -> None:
+    """What an initial state has as defaults are the sizes; `each` of one is the indices below it."""
+    assert dict(HOTEL.sizes) == {"rooms": 2}
+    assert HOTEL.action("enter").domains["room"] == Among((0, 1), "rooms")
+
+
+def test_sized_machine_has_other_states_and_inputs() -> None:
+    """The same machine of another size: initial states and inputs follow, in variants too; the first is untouched."""
+    larger = HOTEL.sized(rooms=4)
+    assert larger.initial[0]() == Rooms((0, 0, 0, 0), 0, True)
+    assert [explored(one.action("enter").domains["room"]) for one in (larger, larger.variant("empty"))] == [
+        (0, 1, 2, 3)
+    ] * 2
+    assert larger.variant("empty").sized(rooms=3).sizes == {"rooms": 3}
+    assert HOTEL.initial[0]() == Rooms((0, 0), 0, True)
+    assert larger.sized(rooms=2).sizes == HOTEL.sizes
+
+
+def test_sizes_stand_beside_a_policy_and_may_be_keywords() -> None:
+    """An initial state may take the policy and several sizes; those that are not named stay."""
+    spacious = attrs.evolve(
+        HOTEL,
+        policy=Policy,
+        initial=(plain(of_ten),),
+        scopes=tuple(attrs.evolve(one, policy=Policy()) for one in HOTEL.scopes),
+    )
+    assert dict(spacious.sizes) == {"rooms": 10, "keys": 1}
+    grown = spacious.sized(keys=2)
+    assert dict(grown.sizes) == {"rooms": 10, "keys": 2}
+    assert len(grown.initial[0](Policy()).guests) == 12  # type: ignore[attr-defined]  # any function is one of objects
+
+
+@pytest.mark.parametrize(
+    ("build", "error"),
+    {
+        "of no such name": (lambda: HOTEL.sized(beds=2), r"machine hotel has no size beds. Instead: one of: rooms"),
+        "of none": (lambda: HOTEL.sized(rooms=0), r"size rooms is 0. Instead: give an integer, at least 1"),
+        "of no integer": (lambda: HOTEL.sized(rooms=True), r"size rooms is True"),
+        "that bounds lose a field": (lambda: HOTEL.sized(rooms=1), r"scope evening bounds guests\[1\]"),
+        "of none by default": (
+            lambda: attrs.evolve(HOTEL, initial=(plain(no_rooms),)),
+            r"py:\d+: size rooms is 0",
+        ),
+        "unknown to the initial state": (
+            lambda: attrs.evolve(HOTEL, actions=(action(enter, room=each("beds")),)),
+            r"test_machine_definition.*unknown size beds. Instead: one of rooms",
+        ),
+        "that nothing has": (
+            lambda: attrs.evolve(good, actions=(action(add, by=each("slots")),)),
+            r"unknown size slots",
+        ),
+    }.values(),
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_size_that_can_not_be_is_refused(build: Callable[[], object], error: str) -> None:
+    """A size that is unknown or below 1, or that takes a bounded field away, is refused."""
+    with pytest.raises(SpecError, match=error):
+        build()

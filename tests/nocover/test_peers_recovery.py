@@ -1,353 +1,46 @@
 """The explorer against TLC: a small recovery protocol, written in both languages, has the same states, steps and depth.
 
-The protocol: an isolate runs attempts at the turns of several incidents and may die at any step, losing its memory and
-every write that is not synced. An attempt records itself in its incident's flight list before heavy work, waits for
-the sync, and takes itself away afterwards. The next admission counts each other isolate that left entries once, and
-seals the incident at the limit.
-
-How the two notions compare. *Distinct states* are the same thing. TLC's *generated* counts the initial state and each
-successor of each action instance, seen before or not; our edges are the latter, so generated = edges + 1. TLC's *depth*
-counts the states of the longest shortest path, ours its steps, so depth = ours + 1. In TLC's model the flight list is a
-set of (isolate, slot); every admission drops the entries of other isolates, so it holds at most one entry of a slot,
-and a tuple of owners (0: none, else the isolate + 1) is the same set.
+The model and its four wrong protocols are ``bench/recovery.py``, which says how the counts of the two compare.
 """
 
 from __future__ import annotations
 
-from enum import Enum
 from itertools import permutations, product
 from typing import cast
 
-import attrs
 import pytest
 
+from bench.recovery import R5, R5_SYMMETRIC, R6, VARIANTS, Ghost, State, observe, one
 from deadreckon.models.explorer import explore
 from deadreckon.models.layout import Flat
 from deadreckon.models.symmetry import Symmetry
-from deadreckon.spec import (
-    Among,
-    Machine,
-    Variant,
-    action,
-    always,
-    require,
-    scope,
-    sometimes,
-    swap,
-)
-
-SOURCE = "TLC's model of the same protocol"
-
-
-class Pc(Enum):
-    """Where an attempt is."""
-
-    IDLE = "idle"
-    ADMIT = "admit"
-    WORK = "work"
-    CLEAR = "clear"
-    DONE = "done"
-
-
-@attrs.frozen
-class Policy:
-    """Deaths at which an incident is sealed, and how many crashes there may be."""
-
-    limit: int
-    crashes: int
-
-
-@attrs.frozen
-class Record:
-    """One incident in storage."""
-
-    count: int
-    sealed: bool
-    flight: tuple[int, ...]
-
-
-@attrs.frozen
-class Incident:
-    """One incident: synced, as the isolate sees it, and its attempts."""
-
-    disk: Record
-    mem: Record
-    pcs: tuple[Pc, ...]
-
-
-@attrs.frozen
-class State:
-    """The isolate that lives, and the incidents."""
-
-    iso: int
-    incidents: tuple[Incident, ...]
-
-
-@attrs.frozen
-class Seen:
-    """For one incident: isolates that died in heavy work; those, and those dead before a finish was synced."""
-
-    died: int = 0
-    may: int = 0
-
-
-@attrs.frozen
-class Ghost:
-    """What really happened, for each incident."""
-
-    incidents: tuple[Seen, ...] = (Seen(), Seen())
-
-
-def fresh() -> Incident:
-    """An incident without deaths or attempts."""
-    empty = Record(0, False, (0, 0))
-    return Incident(empty, empty, (Pc.IDLE, Pc.IDLE))
-
-
-def initial() -> State:
-    return State(0, (fresh(), fresh()))
-
-
-# Helpers, some of which the variants replace.
-
-
-def dead_isolates(flight: tuple[int, ...], iso: int) -> int:
-    """How many other isolates left entries."""
-    return sum(
-        1 for index, owner in enumerate(flight) if owner != 0 and owner != iso + 1 and owner not in flight[:index]
-    )
-
-
-def found_dead(flight: tuple[int, ...], iso: int) -> int:
-    """What an admission adds to the count."""
-    return dead_isolates(flight, iso)
-
-
-def kept(flight: tuple[int, ...], iso: int) -> tuple[int, ...]:
-    """The entries that an admission keeps."""
-    return tuple(owner if owner == iso + 1 else 0 for owner in flight)
-
-
-def removed(flight: tuple[int, ...], slot: int) -> tuple[int, ...]:
-    """The entries after a finish."""
-    return (*flight[:slot], 0, *flight[slot + 1 :])
-
-
-def ended(mem: Record, disk: Record) -> Pc:
-    """Where an attempt is after its finish: done at once only if nothing is to be synced."""
-    return Pc.DONE if mem == disk else Pc.CLEAR
-
-
-def found_none(flight: tuple[int, ...], iso: int) -> int:
-    """Counting is left to the failure path, whose writes are lost."""
-    return 0
-
-
-def found_each(flight: tuple[int, ...], iso: int) -> int:
-    """Each entry that was left counts."""
-    return sum(1 for owner in flight if owner != 0 and owner != iso + 1)
-
-
-def kept_none(flight: tuple[int, ...], iso: int) -> tuple[int, ...]:
-    """An admission replaces the one record."""
-    return tuple(0 for _ in flight)
-
-
-def removed_all(flight: tuple[int, ...], slot: int) -> tuple[int, ...]:
-    """A finish removes the one record."""
-    return tuple(0 for _ in flight)
-
-
-def ended_at_once(mem: Record, disk: Record) -> Pc:
-    """A finish does not wait for its removal to be synced."""
-    return Pc.DONE
-
-
-def put(state: State, at: int, incident: Incident) -> State:
-    return attrs.evolve(state, incidents=(*state.incidents[:at], incident, *state.incidents[at + 1 :]))
-
-
-def moved(pcs: tuple[Pc, ...], slot: int, pc: Pc) -> tuple[Pc, ...]:
-    return (*pcs[:slot], pc, *pcs[slot + 1 :])
-
-
-# Actions.
-
-
-def admit(policy: Policy, state: State, incident: int, slot: int) -> State:
-    """An attempt asks to run: it counts the dead, and enters or seals."""
-    one = state.incidents[incident]
-    require(one.pcs[slot] == Pc.IDLE, "A", "the slot is taken")
-    require(not one.mem.sealed, "A", "the incident is sealed")
-    count = min(one.mem.count + found_dead(one.mem.flight, state.iso), policy.limit)
-    live = kept(one.mem.flight, state.iso)
-    if count >= policy.limit:
-        return put(state, incident, attrs.evolve(one, mem=Record(count, True, live)))
-    entered = (*live[:slot], state.iso + 1, *live[slot + 1 :])
-    mem = Record(count, False, entered)
-    return put(state, incident, attrs.evolve(one, mem=mem, pcs=moved(one.pcs, slot, Pc.ADMIT)))
-
-
-def waited(pc: Pc) -> Pc:
-    """Where an attempt is once what it waited for is synced."""
-    return Pc.WORK if pc == Pc.ADMIT else Pc.DONE if pc == Pc.CLEAR else pc
-
-
-def synced(one: Incident) -> Incident:
-    return Incident(one.mem, one.mem, tuple(waited(pc) for pc in one.pcs))
-
-
-def flush(state: State) -> State:
-    """The write buffer reaches storage; those who waited for it go on."""
-    require(any(one.mem != one.disk for one in state.incidents), "A", "nothing is buffered")
-    return attrs.evolve(state, incidents=tuple(synced(one) for one in state.incidents))
-
-
-def finish(state: State, incident: int, slot: int) -> State:
-    """An attempt takes its entry away."""
-    one = state.incidents[incident]
-    require(one.pcs[slot] == Pc.WORK, "A", "no attempt works in the slot")
-    mem = attrs.evolve(one.mem, flight=removed(one.mem.flight, slot))
-    return put(state, incident, attrs.evolve(one, mem=mem, pcs=moved(one.pcs, slot, ended(mem, one.disk))))
-
-
-def lost(one: Incident) -> Incident:
-    return Incident(one.disk, one.disk, tuple(Pc.DONE if pc == Pc.DONE else Pc.IDLE for pc in one.pcs))
-
-
-def crash(policy: Policy, state: State) -> State:
-    """The isolate dies; another wakes with what storage has."""
-    require(state.iso < policy.crashes, "A", "enough have died")
-    return State(state.iso + 1, tuple(lost(one) for one in state.incidents))
-
-
-def mourned(one: Incident, seen: Seen) -> Seen:
-    """What is really so after the isolate of *one* died."""
-    worked = any(pc == Pc.WORK for pc in one.pcs)
-    cleared = any(pc == Pc.CLEAR for pc in one.pcs)
-    return Seen(seen.died + (1 if worked else 0), seen.may + (1 if worked or cleared else 0))
-
-
-def observe(before: State, after: State, ghost: Ghost) -> Ghost:
-    if after.iso == before.iso:
-        return ghost
-    pairs = zip(before.incidents, ghost.incidents, strict=True)
-    return Ghost(tuple(mourned(one, seen) for one, seen in pairs))
-
-
-# Rules. TLC's invariant is the conjunction of the four.
-
-
-def counted(one: Incident, iso: int) -> int:
-    return one.disk.count + dead_isolates(one.disk.flight, iso)
-
-
-@always("NoLost", "every isolate that died in heavy work is counted, or will be", source=SOURCE)
-def no_lost(state: State, ghost: Ghost) -> bool:
-    pairs = zip(state.incidents, ghost.incidents, strict=True)
-    return all(seen.died <= counted(one, state.iso) for one, seen in pairs)
-
-
-@always("NoPhantom", "nothing but such a death, or an unsynced finish, is counted", source=SOURCE)
-def no_phantom(state: State, ghost: Ghost) -> bool:
-    pairs = zip(state.incidents, ghost.incidents, strict=True)
-    return all(counted(one, state.iso) <= seen.may for one, seen in pairs)
-
-
-@always("Bounded", "heavy work that kills its isolate runs at most limit times", source=SOURCE)
-def bounded(policy: Policy, ghost: Ghost) -> bool:
-    return all(seen.died <= policy.limit for seen in ghost.incidents)
-
-
-@always("Sealed", "no attempt runs at a sealed incident", source=SOURCE)
-def sealed(state: State) -> bool:
-    return all(not one.mem.sealed or all(pc != Pc.ADMIT and pc != Pc.WORK for pc in one.pcs) for one in state.incidents)
-
-
-@sometimes("Seals", "an incident is sealed", source=SOURCE, beside=("NoLost", "NoPhantom", "Bounded", "Sealed"))
-def seals(state: State) -> bool:
-    return any(one.disk.sealed for one in state.incidents)
-
-
-def everything(state: State) -> bool:
-    return True
-
-
-SLOT = Among((0, 1))
-
-
-VARIANTS = (
-    Variant(
-        "single",
-        "NoLost",
-        "one record: an admission replaces it, a finish removes it",
-        (swap(kept, kept_none), swap(removed, removed_all)),
-    ),
-    Variant("late", "NoLost", "counting on the failure path", (swap(found_dead, found_none),)),
-    Variant("nosync", "NoPhantom", "a finish does not wait for the sync", (swap(ended, ended_at_once),)),
-    Variant("each", "NoPhantom", "each entry counts", (swap(found_dead, found_each),)),
-)
-
-recovery = Machine(
-    name="recovery",
-    title="Every isolate that died in heavy work is counted once.",
-    state=State,
-    policy=Policy,
-    initial=(initial,),
-    ghost=Ghost,
-    observe=observe,
-    actions=(
-        action(admit, incident=Among((0, 1)), slot=SLOT),
-        action(flush),
-        action(finish, incident=Among((0, 1)), slot=SLOT),
-        action(crash),
-    ),
-    rules=(no_lost, no_phantom, bounded, sealed, seals),
-    scopes=(scope("small", why="the crashes bound it", within=everything, policy=Policy(limit=2, crashes=3)),),
-)
-
-one_incident = attrs.evolve(
-    recovery,
-    name="recovery-of-one-incident",
-    actions=(
-        action(admit, incident=Among((0,)), slot=SLOT),
-        action(flush),
-        action(finish, incident=Among((0,)), slot=SLOT),
-        action(crash),
-    ),
-    scopes=(scope("one", why="the crashes bound it", within=everything, policy=Policy(limit=3, crashes=4)),),
-    variants=VARIANTS,
-)
-
-SLOTS_THEN_INCIDENTS = (
-    ("incidents[0].disk.flight", "incidents[0].mem.flight", "incidents[0].pcs"),
-    ("incidents[1].disk.flight", "incidents[1].mem.flight", "incidents[1].pcs"),
-    ("incidents", "ghost.incidents"),
-)
+from deadreckon.spec import Machine
 
 
 @pytest.mark.parametrize(
-    ("limit", "crashes", "distinct", "generated", "depth"),
-    [(2, 3, 93_150, 264_670, 22), (4, 5, 1_513_060, 4_556_181, 34)],
+    ("machine", "distinct", "generated", "depth"),
+    [
+        pytest.param(R5, 93_150, 264_670, 22, id="R5"),
+        pytest.param(R6, 1_513_060, 4_556_181, 34, id="R6", marks=pytest.mark.slow),
+    ],
 )
-def test_recovery_has_tlc_counts(limit: int, crashes: int, distinct: int, generated: int, depth: int) -> None:
+def test_recovery_has_tlc_counts(machine: Machine, distinct: int, generated: int, depth: int) -> None:
     """TLC's counts for the same model: its distinct states, its generated states, its depth, and nothing violated."""
-    bounds = scope("size", why="the crashes bound it", within=everything, policy=Policy(limit, crashes))
-    found = explore(attrs.evolve(recovery, scopes=(bounds,)), compare_every=16 if distinct < 100_000 else 0)
+    found = explore(machine, compare_every=16 if distinct < 100_000 else 0)
     assert found.complete
     assert (found.states, found.edges + 1, found.depth + 1) == (distinct, generated, depth)
     assert not found.violated
+    assert found.deadlock is None
     assert set(found.reached) == {"Seals"}
 
 
 def test_recovery_reduced_by_symmetry_covers_the_same_states() -> None:
     """Slots and incidents are interchangeable, and the orbits of the representatives hold TLC's 93,150 states."""
-    reduced = attrs.evolve(recovery, interchangeable=SLOTS_THEN_INCIDENTS)
-    found = explore(reduced, compare_every=16, keep_graph=True)
+    found = explore(R5_SYMMETRIC, compare_every=16, keep_graph=True)
     assert found.complete
     assert not found.violated
     assert found.graph is not None
-    symmetry = Symmetry(reduced, found.relation.layout)
+    symmetry = Symmetry(R5_SYMMETRIC, found.relation.layout)
     assert all(symmetry.canonical(state) == state for state in found.graph.index)
     assert sum(len(orbit(symmetry, state)) for state in found.graph.index) == 93_150
 
@@ -369,26 +62,25 @@ def orbit(symmetry: Symmetry, state: Flat) -> set[Flat]:
 
 def test_recovery_of_one_incident_holds() -> None:
     """The sound protocol holds where its wrong variants are refuted."""
-    found = explore(one_incident)
+    found = explore(one)
     assert found.complete
     assert not found.violated
     assert set(found.reached) == {"Seals"}
 
 
-@pytest.mark.parametrize("variant", [variant.name for variant in VARIANTS])
-def test_recovery_wrong_protocol_is_refuted(variant: str) -> None:
-    """Each of the four wrong protocols breaks the rule it is said to break, and its trace really happens."""
-    machine = one_incident.variant(variant)
+@pytest.mark.parametrize(("variant", "steps"), [("single", 6), ("late", 5), ("nosync", 4), ("each", 6)])
+def test_recovery_wrong_protocol_is_refuted(variant: str, steps: int) -> None:
+    """Each of the four wrong protocols breaks the rule it is said to break, as soon as in TLC, in a run that happens."""
+    machine = one.variant(variant)
     rule = next(each.rule for each in VARIANTS if each.name == variant)
     found = explore(machine, only=rule)
     trace = found.violated[rule]
+    assert len(trace) == steps
     state, ghost = cast("tuple[State, Ghost]", found.relation.layout.rebuild(trace.steps[0].state))
     for step in trace.steps[1:]:
         assert step.instance is not None
         before = state
-        state = cast(
-            "State", machine.step(one_incident.scopes[0].policy, before, step.instance.action, step.instance.inputs)
-        )
+        state = cast("State", machine.step(one.scopes[0].policy, before, step.instance.action, step.instance.inputs))
         ghost = observe(before, state, ghost)
         assert found.relation.layout.flatten((state, ghost)) == step.state
-    assert not one_incident.rule(rule).holds(state, ghost)
+    assert not one.rule(rule).holds(state, ghost)

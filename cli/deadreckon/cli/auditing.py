@@ -20,6 +20,8 @@ from deadreckon.models.audit_log import Change, Source
 from deadreckon.models.audit_map import read_map
 
 from .display import console
+from .exporting import Exports
+from .histories import printable, run_story, run_title
 from .reports import Target
 from .traces import counted
 
@@ -34,6 +36,10 @@ HEARTBEAT_SECONDS: Final = 5.0
 @click.argument("logs", nargs=-1, required=True, metavar="LOG...")
 @click.option("--json", "json_file", metavar="FILE", help="Write the results as JSON.")
 @click.option("--junitxml", "junit_file", metavar="FILE", help="Write the results as JUnit XML.")
+@click.option(
+    "--itf", "itf_file", metavar="FILE", help="Write the first violation's history, or an --entity's, as ITF."
+)
+@click.option("--mermaid", "mermaid_file", metavar="FILE", help="Write the same as a Mermaid sequence diagram.")
 @click.option("--rule", "rules", multiple=True, metavar="ID", help="Report violations of this rule alone; repeatable.")
 @click.option("--entity", "entities", multiple=True, metavar="NAME", help="Audit this entity alone; repeatable.")
 @click.option("--map", "map_file", metavar="MAP", help="A map from the log's own words: a TOML file, or a shipped one.")
@@ -42,6 +48,8 @@ def audit(
     logs: tuple[str, ...],
     json_file: str | None,
     junit_file: str | None,
+    itf_file: str | None,
+    mermaid_file: str | None,
     rules: tuple[str, ...],
     entities: tuple[str, ...],
     map_file: str | None,
@@ -55,7 +63,8 @@ def audit(
     targets = [Target.at(file) if file else None for file in (json_file, junit_file)]
     mapped = None if map_file is None else read_map(map_file)
     known = Known() if mapped is None else Known(mapped.unwritten, mapped.not_observable)
-    work = Audit(Filters(frozenset(rules), frozenset(entities)), known)
+    exports = Exports.at(itf_file, mermaid_file)
+    work = Audit(Filters(frozenset(rules), frozenset(entities)), known, run=bool(exports.targets))
     change = None if mapped is None else mapped.lines
     with without_garbage():
         for name in dict.fromkeys(logs):
@@ -66,8 +75,18 @@ def audit(
     for target, form in zip(targets, (as_json, as_junit), strict=True):
         if target is not None:
             target.write(form(report))
+    exported(exports, report)
     code = 1 if report.violations else 2 if report.malformed and not lenient else 0
     click.get_current_context().exit(code)
+
+
+def exported(exports: Exports, report: Report) -> None:
+    """Write the history that the audit reports, and say so."""
+    run, sort = report.run, "violation, and no --entity that is followed to the end"
+    more = len(report.violations) - 1 if report.violations else report.entities - 1
+    stories = [] if run is None else [(run_title(run), run_story(run))]
+    if written := exports.write(stories, sort, more=more):
+        console().print(written, soft_wrap=True)
 
 
 @contextmanager
@@ -232,8 +251,3 @@ def as_junit(report: Report) -> str:
     suite.set("errors", str(len(suite.findall("testcase/error"))))
     ET.indent(root)
     return ET.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
-
-
-def printable(text: str) -> str:
-    """*text* of a stranger's log, without what would steer a terminal."""
-    return "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)

@@ -20,6 +20,8 @@ from deadreckon.models.simulate import Advance
 from deadreckon.spec import Machine
 
 from .display import Pulse, console
+from .exporting import Exports
+from .histories import walk_story, walk_title
 from .references import absolute, resolve
 from .reports import Target, version
 from .traces import meaning
@@ -69,6 +71,8 @@ class Asked:
     "--steer", is_flag=True, help="Explore the graph of every scope first, so that walks begin anywhere in it."
 )
 @click.option("--json", "json_file", metavar="FILE", help="Write the results as JSON.")
+@click.option("--itf", "itf_file", metavar="FILE", help="Write the machine's side of a failure as ITF.")
+@click.option("--mermaid", "mermaid_file", metavar="FILE", help="Write the same as a Mermaid sequence diagram.")
 def conform(
     machine: str,
     cmd: tuple[str, ...],
@@ -79,6 +83,8 @@ def conform(
     timeout: float,
     steer: bool,
     json_file: str | None,
+    itf_file: str | None,
+    mermaid_file: str | None,
 ) -> None:
     """Hold a program of yours, in any language, against MACHINE.
 
@@ -88,6 +94,7 @@ def conform(
     """
     one = resolve(absolute(machine))
     target = Target.at(json_file) if json_file else None
+    exports = Exports.at(itf_file, mermaid_file)
     chosen = random.randrange(SEEDS) if seed is None else seed
     asked = Asked(machine, runs, steps, chosen, CommandDriver(cmd, timeout, loud=True), steer)
     out = console()
@@ -101,6 +108,9 @@ def conform(
             break
     if target is not None:
         target.write(as_json(one, found))
+    stories = [(walk_title(walk), walk_story(walk)) for walk in found if exports.targets and walk.story]
+    if written := exports.write(stories, "failure"):
+        out.print(written, soft_wrap=True)
     if found[-1].failure is not None:
         err = console(stderr=True)
         err.print(Text(f"{one.name}: {found[-1].failure.what}", style="bold red"), soft_wrap=True)

@@ -45,18 +45,21 @@ class Exports:
             raise CallerError(f"--itf and --mermaid both name {itf_file}: one would overwrite the other")
         return cls(targets)
 
-    def write(self, stories: Sequence[tuple[str, Story]]) -> str:
-        """Write the first of *stories*, each with its title. What was written, or that nothing was, in words."""
+    def write(self, stories: Sequence[tuple[str, Story]], sort: str = "counterexample", *, more: int = 0) -> str:
+        """Write the first of *stories*, each with its title. What was written, or that nothing was, in words.
+
+        There were *more* than these, all of this *sort*.
+        """
         if not self.targets:
             return ""
         if not stories:
-            return "there is no counterexample, so none was written"
+            return f"there is no {sort}, so none was written"
         title, story = stories[0]
         for target, form in self.targets:
             target.write(form(story, title))
         files = ", ".join(str(target.path) for target, _ in self.targets)
-        others = f"; {len(stories) - 1} more were not" if len(stories) > 1 else ""
-        return f"{title}: written to {files}{others}"
+        more += len(stories) - 1
+        return f"{title}: written to {files}" + (f"; {more} more were not" if more else "")
 
 
 def as_itf(story: Story, title: str) -> str:
@@ -70,7 +73,7 @@ def as_itf(story: Story, title: str) -> str:
         "#meta": {
             "format": "ITF",
             "format-description": "https://apalache-mc.org/docs/adr/015adr-trace.html",
-            "description": f"{title}; scope {story.scope}" + (f" ({story.policy})" if story.policy else ""),
+            "description": _described(story, title),
             "source": f"deadreckon {version()}",
         },
         "params": [],
@@ -80,6 +83,12 @@ def as_itf(story: Story, title: str) -> str:
     if story.loop is not None:
         trace["loop"] = min(story.loop, len(states) - 1)
     return json.dumps(trace, indent=2) + "\n"
+
+
+def _described(story: Story, title: str) -> str:
+    policy = story.policy and f" ({story.policy})"
+    where = f"scope {story.scope}{policy}" if story.scope else f"policy{policy}" if policy else ""
+    return "; ".join(filter(None, (title, where, story.about)))
 
 
 def _action(story: Story, index: int) -> str:
@@ -106,11 +115,15 @@ def as_mermaid(story: Story, title: str) -> str:
     ids = {lane: f"p{number}" for number, lane in enumerate(lanes)}
     lines = [
         "sequenceDiagram",
-        f"    %% {_plain(title)}, scope {_plain(story.scope)}",
+        f"    %% {_plain(title)}" + (f", scope {_plain(story.scope)}" if story.scope else ""),
+        *([f"    %% {_plain(story.about)}"] if story.about else []),
+        *([f"    participant l as {story.speaker}"] if story.speaker else []),
         f"    participant s as {STEPS}",
         *(f"    participant {ids[lane]} as {lane}" for lane in lanes),
     ]
     for row in story.rows:
+        if row.said:
+            lines.append(f"    l->>s: {_plain(row.said)}")
         lines.append(f"    Note over s: {row.number}. {_plain(row.action)}")
         lines.extend(f"    s->>{ids[lane]}: {_plain(told)}" for lane, told in _arrows(row))
     if story.ending:

@@ -37,12 +37,13 @@ class Change:
 
 @attrs.frozen
 class Row:
-    """One step: its number, the action with its inputs, what the action means, what it changed."""
+    """One step: its number, the action with its inputs, what the action means, what it changed, and what was said of it."""
 
     number: int
     action: str
     meaning: str
     changes: tuple[Change, ...]
+    said: str = ""
 
     def told(self, ghost: bool) -> tuple[str, ...]:
         """The changes of the machine, or those of the ghost."""
@@ -54,7 +55,8 @@ class Story:
     """A whole trace: where it happened, its steps, and how it goes on if it never ends.
 
     ``states`` are those before the first step and after each, as plain dictionaries, tuples, integers, bools and names
-    of enum members; the ghost is one more field. ``loop`` is the position that the trace returns to for ever.
+    of enum members; the ghost is one more field. ``loop`` is the position that the trace returns to for ever. ``about``
+    is what else one has to know to read it; the ``speaker`` is who said what its rows say.
     """
 
     scope: str
@@ -63,6 +65,8 @@ class Story:
     ending: str = ""
     states: tuple[dict[str, object], ...] = ()
     loop: int | None = None
+    about: str = ""
+    speaker: str = ""
 
     @property
     def steps(self) -> int:
@@ -99,7 +103,7 @@ def story(relation: Relation, trace: Trace, scope: Scope) -> Story:
                 number,
                 called(after.instance),
                 meaning(relation.machine, after.instance.action),
-                tuple(_changes(relation.layout, before.state, after.state)),
+                tuple(changes(relation.layout, before.state, after.state)),
             )
         )
     return Story(
@@ -107,12 +111,12 @@ def story(relation: Relation, trace: Trace, scope: Scope) -> Story:
         policy_words(relation.policy_layout, scope.policy),
         tuple(rows),
         _ending(trace),
-        tuple(_state(relation.layout, step.state) for step in trace.steps),
+        tuple(plain_state(relation.layout, step.state) for step in trace.steps),
         trace.loop,
     )
 
 
-def _state(layout: Layout, flat: tuple[int, ...]) -> dict[str, object]:
+def plain_state(layout: Layout, flat: tuple[int, ...]) -> dict[str, object]:
     """A state and its ghost, in plain Python."""
     state, ghost = cast("tuple[object, object]", layout.rebuild(flat))
     plain = cast("dict[str, object]", _plain(state))
@@ -135,7 +139,8 @@ def _ending(trace: Trace) -> str:
     return f"from here it repeats from step {trace.loop + 1} for ever"
 
 
-def _changes(layout: Layout, before: tuple[int, ...], after: tuple[int, ...]) -> Iterator[Change]:
+def changes(layout: Layout, before: tuple[int, ...], after: tuple[int, ...]) -> Iterator[Change]:
+    """The fields that differ."""
     for field, old, new in zip(layout.fields, before, after, strict=True):
         if old != new:
             ghost = field.path.startswith(GHOST)

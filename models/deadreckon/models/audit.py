@@ -25,7 +25,8 @@ from .audit_lenient import number_of
 from .audit_monitor import TooMany
 from .audit_moves import Key, Malformed, NotFollowed
 from .audit_request import RequestWords
-from .audit_words import Entity, Line, Place, Reader, Rejected, Words
+from .audit_run import Run, accepted_run, rejected_run
+from .audit_words import KEPT_IF_NAMED, Entity, Line, Place, Reader, Rejected, Words
 
 VOCABULARIES: tuple[type[Words], ...] = (IncidentWords, HoldWords, KeepaliveWords, JournalWords, RequestWords)
 
@@ -82,6 +83,8 @@ class Report:
         not_observable: rules that these logs can't show.
         not_followed: why entities were not followed any further, and how many.
         violations: what fits nowhere.
+        run: if one was asked for, that of the first violation, up to the line that fits nowhere; without a violation
+            that of the first entity that was asked for by name.
     """
 
     lines: int = 0
@@ -93,6 +96,7 @@ class Report:
     not_observable: list[str] = attrs.field(factory=list)
     not_followed: Counter[str] = attrs.field(factory=Counter)
     violations: list[Violation] = attrs.field(factory=list)
+    run: Run | None = None
 
 
 @attrs.frozen
@@ -122,9 +126,12 @@ class Audit:
     Args:
         filters: what is of interest.
         known: what is known of the system.
+        run: whether a run of the machine is reported too. Entities that are of interest by name are then kept longer.
     """
 
-    def __init__(self, filters: Filters | None = None, known: Known | None = None) -> None:
+    def __init__(self, filters: Filters | None = None, known: Known | None = None, *, run: bool = False) -> None:
+        self._run = run
+        self._accepted: Run | None = None
         self.filters = filters or Filters()
         self.known = known or Known()
         self.report = Report()
@@ -136,6 +143,8 @@ class Audit:
         """Nothing has been read of the log that begins now."""
         self._place = Place()
         self._words = [vocabulary(self._reject, self._place) for vocabulary in VOCABULARIES]
+        for words in self._words if self._run and self.filters.entities else ():
+            words.kept = KEPT_IF_NAMED
         self._named = {words.machine.name: words for words in self._words}
         self._seen: set[str] = set()
         self._readers: dict[str, Reader] = {"policy": self._policy, "log.ended": self._log_ended}
@@ -254,7 +263,13 @@ class Audit:
             self._explained[cached] = attrs.evolve(why, lines=())
         history = tuple((at, own[at]) for at in lines or own if at in own)
         happened = told(line) if number else f"{told(line)} (its beginning is not in the log)"
-        self._violated(words, entity, why.rule, why.sentence, number, happened, history, why)
+        if self._violated(words, entity, why.rule, why.sentence, number, happened, history, why) and self._first():
+            run = rejected_run(words, rejected, {at for at, _ in history}, self.source)
+            self.report.run = attrs.evolve(run, rule=why.rule, number=number, happened=happened)
+
+    def _first(self) -> bool:
+        """Whether the violation that was just found is the one whose run is reported."""
+        return self._run and len(self.report.violations) == 1
 
     def _violated(
         self,
@@ -266,14 +281,16 @@ class Audit:
         happened: str,
         history: tuple[tuple[int, Line], ...],
         why: Explanation | None,
-    ) -> None:
+    ) -> bool:
+        """Report a violation; whether it is of interest."""
         entity.ended = True
         if self.filters.rules and rule not in self.filters.rules:
-            return
+            return False
         self._violating.add((words.machine.name, entity.name))
         self.report.violations.append(
             Violation(words.machine.name, entity.name, rule, sentence, number, self.source, happened, history, why)
         )
+        return True
 
     def end(self) -> Report:
         """Judge what is left, and say what was found."""
@@ -281,6 +298,8 @@ class Audit:
         report = self.report
         hidden = [rule for rule in report.not_observable if rule not in self._shown]
         report.not_observable = list(dict.fromkeys((*hidden, *self.known.not_observable)))
+        if not report.violations:
+            report.run = self._accepted
         report.verdicts[CONFORMS] = report.entities - report.verdicts[VIOLATES] - report.verdicts[PENDING]
         return report
 
@@ -293,6 +312,10 @@ class Audit:
             for entity in list(words.entities.values()):
                 if not entity.ended:
                     self._end(words, entity, ended)
+            for entity in (*words.resting.values(), *words.entities.values()):
+                wanted = self._run and self._accepted is None and entity.name in self.filters.entities
+                if wanted and not entity.ended:
+                    self._accepted = accepted_run(words, entity, self.source, ended=ended)
             if words.count:
                 hidden = words.not_observable(self._seen)
                 report.not_observable += hidden
@@ -310,8 +333,13 @@ class Audit:
         rule = next(one for one in words.machine.rules if one.id == owed[0])
         assert rule.kind is Kind.EVENTUALLY
         history = tuple({step[0]: (step[0], step[4]) for step in entity.history if step[0]}.values())
-        happened = "the log ended, and nothing more came"
-        self._violated(words, entity, number_of(rule.id), rule.sentence, self._place.number, happened, history, None)
+        happened, number = "the log ended, and nothing more came", self._place.number
+        if self._violated(words, entity, number_of(rule.id), rule.sentence, number, happened, history, None):
+            if not self._first():
+                return
+            part = next(at for at, node in enumerate(entity.nodes) if owed[0] in words.owed_in(entity, node, ended))
+            run = accepted_run(words, entity, self.source, ended=ended, part=part)
+            self.report.run = attrs.evolve(run, rule=number_of(rule.id), number=number, happened=happened)
 
 
 def audit(

@@ -7,7 +7,7 @@ functions run here, with another ``require``, and its own rules judge.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from enum import Enum
 from typing import cast
 
@@ -19,7 +19,7 @@ from deadreckon.spec.rebind import Rebinder
 
 from .audit_moves import Do, Move, Part, Put
 from .audit_relation import Code
-from .layout import Flat, assembled, member
+from .layout import Flat
 
 
 @attrs.frozen
@@ -154,10 +154,7 @@ class Lenient:
 
     def _do(self, taken: _Taken, part: Do) -> None:
         self._noted = []
-        given = {**self.code.use.fixed, **dict(part.inputs)}
-        domains = self.machine.action(part.action).domains
-        inputs = {name: _value(domain, given[name]) for name, domain in domains.items()}
-        policy = self._policy(dict(part.inputs))
+        policy, inputs = self.code.given(part.action, dict(part.inputs))
         function = self._functions[part.action]
         try:
             taken.state = function(*self._calls[part.action].arguments(policy, (taken.state,), None, inputs))
@@ -166,14 +163,6 @@ class Lenient:
         taken.guards += self._noted
         shown = ", ".join(f"{name} {_told(inputs[name])}" for name in inputs if name not in self.code.use.fixed)
         taken.actions.append(f"{part.action} ({shown})" if shown else part.action)
-
-    def _policy(self, inputs: Mapping[str, int]) -> object:
-        policy = self.code.policy
-        free = {name: value for name, value in inputs.items() if name in self.code.use.free}
-        if not free:
-            return policy
-        fields = {field.name: getattr(policy, field.name) for field in attrs.fields(type(policy))}  # type: ignore[arg-type]  # an attrs class
-        return assembled(type(policy), {**fields, **free})
 
     def _force(self, taken: _Taken, part: Part) -> None:
         assert not isinstance(part, Do)
@@ -223,13 +212,6 @@ class Lenient:
             return bool(rule.holds(*self._signatures[rule.id].arguments(self.code.policy, states, ghost)))
         except Refused:
             return False
-
-
-def _value(domain: object, value: int) -> object:
-    """An input as the function takes it."""
-    if domain is bool:
-        return bool(value)
-    return member(domain, value) if isinstance(domain, type) and issubclass(domain, Enum) else value
 
 
 def _told(value: object) -> str:

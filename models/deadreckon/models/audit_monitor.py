@@ -16,9 +16,9 @@ Time
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
-from .audit_moves import Do, Key, Move, Part, Put, See, Vocabulary
+from .audit_moves import Do, Key, Move, Part, Put, See, Vocabulary, do
 from .audit_relation import Code
 from .layout import Flat
 
@@ -87,12 +87,8 @@ class Monitor:
             Malformed: the line is not what the vocabulary says.
             TooMany: more states fit than are followed.
         """
-        exact = self._exact is None or key[0] in self._exact
-        if self._now is not None:
-            at_ms = max(at_ms, node.now_ms) if exact else self._between(node, at_ms)
-            key_at: Key = (key, at_ms)
-        else:
-            key_at = key
+        at_ms = self.time_of(node, key, at_ms)
+        key_at: Key = key if self._now is None else (key, at_ms)
         known = node.next.get(key_at)
         if known is not None:
             return known
@@ -106,9 +102,18 @@ class Monitor:
         if not after:
             return None
         found = self._node(after, judged)
-        if not exact:
+        if not self._is_exact(key):
             node.next[key_at] = found
         return found
+
+    def _is_exact(self, key: Key) -> bool:
+        return self._exact is None or key[0] in self._exact
+
+    def time_of(self, node: Node, key: Key, at_ms: int) -> int:
+        """The machine's time to which a line at *at_ms* brings *node*; without a clock, that of *node*."""
+        if self._now is None:
+            return node.now_ms
+        return max(at_ms, node.now_ms) if self._is_exact(key) else self._between(node, at_ms)
 
     def before(self, node: Node, at_ms: int) -> frozenset[Flat]:
         """The states in which a line at *at_ms* may find the machine."""
@@ -118,6 +123,32 @@ class Monitor:
         if node.closed is None:
             node.closed = _closure(node.states, lane.hidden)
         return node.closed
+
+    # The same step by step, for who wants to know by which moves a state was reached.
+
+    def is_there(self, node: Node, state: Flat, at_ms: int) -> bool:
+        """Whether a line at *at_ms* may find the machine in *state*, which it came to from one of *node*."""
+        return self._now is None or at_ms <= node.now_ms or state[self._now] >= at_ms
+
+    def unseen(self, node: Node, state: Flat, at_ms: int) -> Iterator[tuple[Move, Flat]]:
+        """The hidden moves from *state*, on the way from *node* to *at_ms*, and where they lead; time passes too."""
+        lane = self._lanes[node.judged]
+        for move, tries in zip(self._hidden, lane.hidden, strict=True):
+            after = _through(tries, state)
+            if after is not None:
+                yield move, after
+        if not self.is_there(node, state, at_ms):
+            elapsed_ms = self._until(state, at_ms)
+            after = lane.tick(state, elapsed_ms)
+            if after is not None:
+                yield (do("tick", elapsed_ms=elapsed_ms),), after
+
+    def told(self, after: Node, state: Flat, key: Key) -> Iterator[tuple[Move, Flat]]:
+        """The moves from *state* that may have written a line with this key, and led to one of the states of *after*."""
+        for move, tries in zip(self.words.moves(key), self._lanes[after.judged].tries(key), strict=True):
+            found = _through(tries, state)
+            if found is not None and found in after.states:
+                yield move, found
 
     def resting(self, states: frozenset[Flat]) -> frozenset[Flat]:
         """Those of *states* that no hidden move leaves for good: where the machine may stay if nothing follows."""
@@ -158,16 +189,21 @@ class Monitor:
         while todo:
             later = set()
             for state in todo:
-                now_ms = state[now]
-                if now_ms >= at_ms:
+                if state[now] >= at_ms:
                     arrived.add(state)
                     continue
-                ahead = [turn for at, offset in self._instants if now_ms < (turn := state[at] + offset) < at_ms]
-                after = lane.tick(state, min(ahead, default=at_ms) - now_ms)
+                after = lane.tick(state, self._until(state, at_ms))
                 if after is not None:
                     later.add(after)
             todo = _closure(later, lane.hidden)
         return frozenset(arrived)
+
+    def _until(self, state: Flat, at_ms: int) -> int:
+        """How long the clock may run on the way to *at_ms*: to the next instant that *state* knows of."""
+        assert self._now is not None
+        now_ms = state[self._now]
+        ahead = (turn for at, offset in self._instants if now_ms < (turn := state[at] + offset) < at_ms)
+        return min(ahead, default=at_ms) - now_ms
 
 
 class _Lane:

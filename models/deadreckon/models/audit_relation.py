@@ -13,6 +13,7 @@ from __future__ import annotations
 import copy
 import functools
 from collections.abc import Callable, Iterable, Mapping
+from enum import Enum
 from typing import cast
 
 import attrs
@@ -22,7 +23,7 @@ from deadreckon.spec import Kind, Machine, SpecError
 from . import expr as ir
 from .compiled import straight_line
 from .expr import Expr, Sort
-from .layout import Field, Flat
+from .layout import Field, Flat, assembled, member
 from .relation import Command, Relation, relation
 
 Function = Callable[..., Flat | None]
@@ -150,6 +151,31 @@ class Code:
     def flatten(self, state: object, ghost: object) -> Flat:
         """All leaves of a state and its ghost."""
         return self._relation.layout.flatten((state, ghost))
+
+    @property
+    def start(self) -> Flat:
+        """All leaves of the machine's own initial state, with nothing assumed."""
+        return _initial(self._traced, self.policy)
+
+    @property
+    def relation(self) -> Relation:
+        """The relation of what is used of the machine."""
+        return self._relation
+
+    def kept(self, whole: Flat) -> Flat:
+        """The leaves that are kept of a state of the machine itself."""
+        return tuple(whole[at] for at in self._kept)
+
+    def given(self, action: str, inputs: Mapping[str, int]) -> tuple[object, dict[str, object]]:
+        """The policy, with what is open of it, and the inputs, as the machine's own functions take them."""
+        machine, values = self._traced.machine, {**self.use.fixed, **inputs}
+        domains = machine.action(action).domains
+        free = {name: value for name, value in inputs.items() if name in self.use.free}
+        policy = self.policy
+        if free:
+            fields = {field.name: getattr(policy, field.name) for field in attrs.fields(type(policy))}  # type: ignore[arg-type]  # an attrs class
+            policy = assembled(type(policy), {**fields, **free})
+        return policy, {name: _value(domain, values[name]) for name, domain in domains.items()}
 
     def leaf(self, path: str) -> int:
         """Where a leaf stands among all leaves."""
@@ -289,6 +315,13 @@ class Code:
     def _claim(self, claim: Expr) -> Claim:
         (bound,) = ir.substitute((claim,), {**self._bindings, **self._known})
         return cast("Claim", straight_line(self._state, (), bound, None))
+
+
+def _value(domain: object, value: int) -> object:
+    """An input as the function takes it."""
+    if domain is bool:
+        return bool(value)
+    return member(domain, value) if isinstance(domain, type) and issubclass(domain, Enum) else value
 
 
 def _literal(variable: Expr, value: int) -> Expr:

@@ -35,6 +35,9 @@ Line: TypeAlias = Mapping[str, object]
 KEPT = 256
 """Steps of an entity that are kept for explanations; then its past is dropped, but for the states it left."""
 
+KEPT_IF_NAMED = 10_000
+"""The same, of an entity that was asked for by name and is to be exported."""
+
 RESTING = 2_000
 """Entities at rest that keep their past, for a line that comes after the end."""
 
@@ -118,6 +121,7 @@ class Words(ABC):
         after_the_last: eventual rules that speak of the time after the last fault: a log that goes on can't owe them,
             since it doesn't show that a fault was the last.
         unseen: rules that a log can't show, each with the types of lines of which it would need one; none: never.
+        kept: how many steps of an entity are kept.
     """
 
     machine: ClassVar[Machine]
@@ -137,6 +141,7 @@ class Words(ABC):
         self._recent: deque[Entity] = deque()
         self._unbegun: set[str] = set()
         self.count = 0
+        self.kept = KEPT
         self.reject = reject
         self.absent: frozenset[str] = self.optional
         self.place = place
@@ -252,7 +257,7 @@ class Words(ABC):
         if self.clock and not late:
             entity.now_ms = max(entity.now_ms, self.place.at_ms - entity.base_ms)
         history = entity.history
-        if len(history) >= KEPT:
+        if len(history) >= self.kept:
             entity.forget()
             history = entity.history
         history.append((self.place.number, part, key, entity.now_ms, line))
@@ -271,17 +276,23 @@ class Words(ABC):
 
         If the log has *ended*, hidden moves that only have to be taken are taken first.
         """
+        return list(dict.fromkeys(id for node in entity.nodes for id in self.owed_in(entity, node, ended)))
+
+    def owed_in(self, entity: Entity, node: Node, ended: bool) -> list[str]:
+        """The same of one part of it, which is at *node*."""
         code, monitor = entity.monitor.code, entity.monitor
-        at_ms = max(entity.now_ms, self.place.at_ms - entity.base_ms) if ended and self.clock else entity.now_ms
+        states = monitor.before(node, self.judged_at(entity, ended)) or monitor.before(node, node.now_ms)
+        states = monitor.resting(states) if ended else states
         found: list[str] = []
-        for node in entity.nodes:
-            states = monitor.before(node, at_ms) or monitor.before(node, node.now_ms)
-            states = monitor.resting(states) if ended else states
-            for id, owes in code.owed.items():
-                due = all(map(owes, node.states)) or all(map(owes, states))
-                if due and not any(map(code.met[id], (*node.states, *states))):
-                    found.append(id)
-        return list(dict.fromkeys(found))
+        for id, owes in code.owed.items():
+            due = all(map(owes, node.states)) or all(map(owes, states))
+            if due and not any(map(code.met[id], (*node.states, *states))):
+                found.append(id)
+        return found
+
+    def judged_at(self, entity: Entity, ended: bool) -> int:
+        """The entity's own time at which it is judged: that of its last line, or of the log's if that has *ended*."""
+        return max(entity.now_ms, self.place.at_ms - entity.base_ms) if ended and self.clock else entity.now_ms
 
     def not_observable(self, types: set[str]) -> list[str]:
         """The rules that a log with lines of these types can't show."""

@@ -14,6 +14,7 @@ from deadreckon.spec import Kind, Machine, Refused, Rule, Scope
 from .compiled import Reference
 from .coverage import Coverage
 from .driver import Driver, Failure, Ground, Lack, Taken, Unable, at_once, leaves, words
+from .grounding import Instance
 from .layout import Flat, position
 
 RUNS = 200
@@ -35,6 +36,9 @@ class Step:
         changed: the fields that the step changed on either side.
         differing: the fields whose values differ.
         breaks: the rules that the step would break, if the machine did it as the implementation shows it.
+        at: the machine's state after it, all leaves of it.
+        taken: the machine's own steps, each with the state after it: the action, and what follows at once; none if it is
+            refused.
     """
 
     action: str
@@ -45,6 +49,8 @@ class Step:
     changed: tuple[str, ...]
     differing: tuple[str, ...]
     breaks: tuple[Rule, ...] = ()
+    at: Flat = ()
+    taken: tuple[tuple[Instance, Flat], ...] = ()
 
     @property
     def agrees(self) -> bool:
@@ -133,7 +139,7 @@ def story_of(ground: Ground, driver: Driver, walk: tuple[Taken, ...]) -> tuple[S
     found = _words(driver.observe())
     starts = {start: _words(ground.state(start)) for start in ground.code.initial}
     at = min(starts, key=lambda start: len(_differing(starts[start], found)))
-    story = [Step(START, OK, OK, starts[at], found, (), _differing(starts[at], found))]
+    story = [Step(START, OK, OK, starts[at], found, (), _differing(starts[at], found), at=at)]
     own = frozenset(at_once(driver))
     for one in walk:
         instance = ground.instances[one.label]
@@ -146,16 +152,15 @@ def story_of(ground: Ground, driver: Driver, walk: tuple[Taken, ...]) -> tuple[S
             answered = _refusal(refusal)
         except Unable:
             continue
-        before, after = at, at
-        if possible is not None:
-            for _, step in ground.chain(one.label, possible, own):
-                before, after = after, step
+        chain = [] if possible is None else list(ground.chain(one.label, possible, own))
+        before, after = ([at, at, *(state for _, state in chain)])[-2:]
         at, seen = after, driver.observe()
         previous, machine, found = story[-1], _words(ground.state(at)), _words(seen)
         differing = _differing(machine, found)
         breaks = broken(ground, before, at, instance.action, seen) if differing or expected != OK == answered else ()
         changed = _changed(previous, machine, found)
-        story.append(Step(instance.name, expected, answered, machine, found, changed, differing, breaks))
+        taken = tuple((ground.instances[label], state) for label, state in chain)
+        story.append(Step(instance.name, expected, answered, machine, found, changed, differing, breaks, at, taken))
     return tuple(story)
 
 

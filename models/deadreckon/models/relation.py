@@ -9,14 +9,14 @@ from typing import cast
 
 import attrs
 
-from deadreckon.spec import Action, Among, Between, Domain, Function, Kind, Machine, Rule, SpecError
+from deadreckon.spec import Action, Among, Between, Domain, Function, Kind, Machine, Rule, Scope, SpecError
 from deadreckon.spec.language import location
 from deadreckon.spec.machine import NO_INPUTS
 
 from . import expr as ir
 from .expr import Expr, Sort
 from .layout import Field, Layout, parts
-from .symbolic import Traced, lift, scalar_class, symbol
+from .symbolic import Traced, lift, number, scalar_class, symbol
 from .tracing import Tracer, truth
 
 
@@ -134,9 +134,10 @@ class _Builder:
             valid = self._claim(machine.policy_valid)
         state_rules = {rule.id: rule for rule in machine.rules if not self.is_step(rule)}
         claims = {id: self._claim(rule.holds) for id, rule in state_rules.items()}
-        extra = {"terminal": machine.terminal, **{f"within:{one.name}": one.within for one in machine.scopes}}
         triggers = {rule.id: self._claim(rule.when) for rule in machine.rules if rule.when is not None}
-        triggers |= {name: self._claim(function) for name, function in extra.items() if function is not None}
+        if machine.terminal is not None:
+            triggers["terminal"] = self._claim(machine.terminal)
+        triggers |= {f"within:{one.name}": self._within(one) for one in machine.scopes}
         return Relation(
             machine,
             self.policy_layout,
@@ -234,6 +235,17 @@ class _Builder:
 
     def _claim(self, function: Function) -> Expr:
         return _verdict(self.tracer.trace(function, self._arguments(function, (self.state,))))
+
+    def _within(self, scope: Scope) -> Expr:
+        horizons = [ir.le(self._measured(scope, name), ir.const(most)) for name, most in scope.at_most.items()]
+        return ir.and_(*horizons, ir.TRUE if scope.within is None else self._claim(scope.within))
+
+    def _measured(self, scope: Scope, name: str) -> Expr:
+        """The number that a horizon is of: a field, or what a function comes to."""
+        measure = scope.measures.get(name)
+        if measure is None:
+            return self.state_leaves[self.layout.index(name)]
+        return number(_certain(measure, self.tracer.trace(measure, self._arguments(measure, (self.state,)))))
 
     def _step_claim(self, rule: Rule, command: Command) -> Expr:
         if rule.on and command.action not in rule.on:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .bounds import Scope, scope
 from .errors import CallerError, DeadreckonError, EnvironmentFault, InternalError, PolicyError, Refused, SpecError
 from .language import (
     UNLIMITED,
@@ -13,12 +14,13 @@ from .language import (
     Rule,
     Swap,
     always,
+    each,
     eventually,
     require,
     sometimes,
     swap,
 )
-from .machine import Action, Inputs, Machine, Scope, Signature, Variant, action, explored, hints_of, scope
+from .machine import Action, Inputs, Machine, Signature, Variant, action, explored, hints_of
 
 __all__ = [
     "UNLIMITED",
@@ -44,6 +46,7 @@ __all__ = [
     "Variant",
     "action",
     "always",
+    "each",
     "eventually",
     "explored",
     "hints_of",

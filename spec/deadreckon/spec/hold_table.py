@@ -6,12 +6,13 @@ from . import hold as hold_actions
 from . import hold_lemmas as lemmas
 from . import hold_rules as rules
 from . import hold_witnesses as witnesses
+from .bounds import scope
 from .hold import initial
 from .hold_rules import terminal
 from .hold_state import Call, Caller, Evidence, Fact, Hold, HoldPolicy, State, Told, Wait, policy_is_valid
 from .hold_variants import VARIANTS
 from .language import Among, Between, Rule
-from .machine import Machine, action, scope
+from .machine import Machine, action
 
 HOLD = Among((0, 1))
 REQUEST = Among((0, 1))
@@ -23,22 +24,21 @@ def first_alone(state: State) -> bool:
     return asked and state.holds[1].fact == Fact.ABSENT
 
 
-def two_doors(state: State) -> bool:
-    """Two doors in turn, the second lives on."""
-    return state.door <= 2 and (state.alive or state.door < 2)
+def doors(state: State) -> int:
+    """Doors that have been, and the one that follows a death: the last lives on."""
+    return state.door + (0 if state.alive else 1)
+
+
+def journals(state: State) -> int:
+    """How often the journal has been there, and will be again: it stays at last."""
+    return state.journal + (0 if state.up else 1)
 
 
 def failing(state: State) -> bool:
-    """Bounds of the scope *failing*."""
-    journal = state.journal <= 2 and (state.up or state.journal < 2)
+    """Beside the horizons of the scope *failing*."""
     unsigned = not state.key_active and state.holds[0].evidence == Evidence.UNSIGNED
     seen = all(told != Told.REFUSED for told in state.holds[0].told)
-    return first_alone(state) and two_doors(state) and journal and unsigned and seen and state.now_ms <= 4
-
-
-def signing(state: State) -> bool:
-    """Bounds of the scope *signing*."""
-    return first_alone(state) and state.door == 1 and state.alive and state.up and state.now_ms <= 1
+    return first_alone(state) and unsigned and seen
 
 
 def calm(hold: Hold) -> bool:
@@ -49,16 +49,18 @@ def calm(hold: Hold) -> bool:
 
 
 def sharing(state: State) -> bool:
-    """Bounds of the scope *sharing*."""
-    steady = state.up and not state.key_active and state.now_ms == 0
-    return two_doors(state) and steady and all(calm(hold) for hold in state.holds)
+    """Beside the horizons of the scope *sharing*."""
+    return not state.key_active and all(calm(hold) for hold in state.holds)
 
 
-def resuming(state: State, ghost: rules.Ghost) -> bool:
-    """Bounds of the scope *resuming*; an effect that is lost track of might be run again for ever."""
-    steady = state.up and not state.key_active and state.now_ms <= 3
-    twice = all(effects <= 2 for effects in ghost.effects[0])
-    return first_alone(state) and two_doors(state) and steady and twice and calm(state.holds[0])
+def effects(ghost: rules.Ghost) -> int:
+    """How often one effect has happened: one that is lost track of might be run again for ever."""
+    return max(max(counts) for counts in ghost.effects)
+
+
+def resuming(state: State) -> bool:
+    """Beside the horizons of the scope *resuming*."""
+    return first_alone(state) and not state.key_active and calm(state.holds[0])
 
 
 def may_rest(state: State) -> bool:
@@ -113,30 +115,34 @@ hold = Machine(
     scopes=(
         scope(
             "failing",
-            why="one hold of two requests, two doors, the journal away once; deadline at 2 ms, grace of 1 ms",
+            why="one hold of two requests; doors die, the journal comes and goes; deadline at 2 ms, grace of 1 ms",
             policy=HoldPolicy(hold_ms=2, slice_ms=1, backoff_first_ms=1, backoff_max_ms=4, release_grace_ms=1),
+            at_most={doors: 2, journals: 2, "now_ms": 4},
             within=failing,
         ),
         scope(
             "signing",
             why="one hold of two requests, keys come and go; nothing fails",
             policy=HoldPolicy(hold_ms=1, slice_ms=1, backoff_first_ms=1, backoff_max_ms=2, release_grace_ms=0),
-            within=signing,
+            at_most={doors: 1, journals: 1, "now_ms": 1},
+            within=first_alone,
             liveness=False,
         ),
         scope(
             "sharing",
-            why="two holds of two requests at one moment, two doors; nothing but the door fails, and nobody is told",
+            why="two holds of two requests at one moment; nothing but the door fails, and nobody is told",
             policy=HoldPolicy(hold_ms=1, slice_ms=1, backoff_first_ms=1, backoff_max_ms=2, release_grace_ms=0),
+            at_most={doors: 2, journals: 1, "now_ms": 0},
             within=sharing,
             liveness=False,
         ),
         scope(
             "resuming",
-            why="one hold of two idempotent requests, two doors, each effect twice at most; nobody is told",
+            why="one hold of two idempotent requests, whose effects may come again; nobody is told",
             policy=HoldPolicy(
                 hold_ms=1, slice_ms=1, backoff_first_ms=1, backoff_max_ms=2, release_grace_ms=1, idempotent=True
             ),
+            at_most={doors: 2, journals: 1, "now_ms": 3, effects: 2},
             within=resuming,
             liveness=False,
         ),

@@ -47,7 +47,7 @@ from __future__ import annotations
 import attrs
 
 from .incident_budgets import credited, verdict, within_limit
-from .incident_state import Outcome, Phase, Reason, Record, RecoveryPolicy, State, Status, Turn
+from .incident_state import SLOTS, Outcome, Phase, Reason, Record, RecoveryPolicy, State, Status, Turn
 from .language import require
 
 
@@ -56,10 +56,10 @@ def no_record(turn: Turn, slots: tuple[int, ...]) -> Record:
     return Record(turn, Status.ABSENT, 0, slots, Reason.NONE, False, False, 0, 0, 0, 0, 0, 0)
 
 
-def initial() -> State:
+def initial(slots: int = SLOTS) -> State:
     """Nothing has started, nobody lives."""
-    record = no_record(Turn.NEW, (0, 0, 0))
-    phases = (Phase.IDLE, Phase.IDLE, Phase.IDLE)
+    record = no_record(Turn.NEW, tuple(0 for _ in range(slots)))
+    phases = tuple(Phase.IDLE for _ in range(slots))
     return State(record, record, 0, False, phases, Phase.IDLE, False, 0, 0)
 
 

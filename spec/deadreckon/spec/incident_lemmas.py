@@ -79,12 +79,19 @@ def l4(state: State, ghost: Ghost) -> bool:
     return balances(state, state.durable, ghost) and balances(state, state.buffered, ghost)
 
 
+def entry_of_living(phase: Phase, durable: int, buffered: int, incarnation: int) -> bool:
+    """Whether what one slot says of its attempt fits where that attempt is."""
+    return (
+        (durable != incarnation or works_in(phase) or phase == Phase.FINISHING)
+        and (buffered != incarnation or works_in(phase))
+        and (phase != Phase.HEAVY or durable == incarnation)
+    )
+
+
 @always("L5", "an entry of the living belongs to an attempt that has not been reported", source=SOURCE, lemma=True)
 def l5(state: State) -> bool:
     return not state.alive or all(
-        (durable != state.incarnation or works_in(phase) or phase == Phase.FINISHING)
-        and (buffered != state.incarnation or works_in(phase))
-        and (phase != Phase.HEAVY or durable == state.incarnation)
+        entry_of_living(phase, durable, buffered, state.incarnation)
         for phase, durable, buffered in zip(state.phases, state.durable.attempts, state.buffered.attempts, strict=True)
     )
 

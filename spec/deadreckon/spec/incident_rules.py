@@ -54,7 +54,7 @@ def works(state: State) -> bool:
 def observe(before: State, after: State, ghost: Ghost) -> Ghost:
     """Move the ghost on: a death is seen as a life that ended."""
     dies = before.alive and not after.alive
-    holding = original_held(before) or any(held(before, slot) for slot in range(3))
+    holding = original_held(before) or any(held(before, slot) for slot, _ in enumerate(before.phases))
     return Ghost(
         deaths=ghost.deaths + (1 if dies and holding else 0),
         heavy_deaths=ghost.heavy_deaths + (1 if dies and works(before) else 0),
@@ -84,7 +84,7 @@ def over(record: Record) -> bool:
     source=f"{PROTOCOL} C1; {COUNTING} R1, R4",
 )
 def c1(state: State, ghost: Ghost) -> bool:
-    durable = any(own_entry(state, slot) for slot in range(3))
+    durable = any(own_entry(state, slot) for slot, _ in enumerate(state.phases))
     return not durable or state.durable.interrupted >= ghost.deaths
 
 
@@ -108,13 +108,15 @@ def c3(before: State, after: State) -> bool:
         before.phases[slot] == Phase.HEAVY
         or after.phases[slot] != Phase.HEAVY
         or before.durable.attempts[slot] == before.incarnation
-        for slot in range(3)
+        for slot, _ in enumerate(before.phases)
     )
 
 
 def starts(before: State, after: State) -> bool:
     """Whether an attempt starts heavy work in this step."""
-    return any(before.phases[slot] != Phase.HEAVY and after.phases[slot] == Phase.HEAVY for slot in range(3))
+    return any(
+        before.phases[slot] != Phase.HEAVY and after.phases[slot] == Phase.HEAVY for slot, _ in enumerate(before.phases)
+    )
 
 
 @always(

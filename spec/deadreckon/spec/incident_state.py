@@ -12,7 +12,7 @@ from .errors import PolicyError
 from .language import UNLIMITED, check_policy, require
 
 SLOTS = 3
-"""Attempts of one incident that may overlap in the checked model. The functions take any number."""
+"""Attempts of one incident that may overlap in the checked model, unless it is ``sized``. The functions take any number."""
 
 
 class Turn(Enum):

@@ -6,39 +6,31 @@ from . import incident as incident_actions
 from . import incident_lemmas as lemmas
 from . import incident_rules as rules
 from . import incident_witnesses as witnesses
+from .bounds import Horizons, scope
 from .incident import initial
 from .incident_state import Phase, RecoveryPolicy, State, Status, policy_is_valid
 from .incident_variants import VARIANTS
-from .language import UNLIMITED, Among, Between, Rule
-from .machine import Machine, action, scope
+from .language import UNLIMITED, Between, Rule, each
+from .machine import Machine, action
 
-SLOT = Among((0, 1, 2))
-
-
-def overlapping(state: State) -> bool:
-    """Bounds of the scope *overlap*."""
-    still = state.produced == 0 and state.now_ms == 0 and state.buffered.transient_retries == 0
-    return still and state.incarnation <= 3
+SLOT = each("slots")
+STILL: Horizons = {"produced": 0, "now_ms": 0, "buffered.transient_retries": 0}
 
 
 def alone(state: State) -> bool:
-    """One attempt at a time; the last incarnation lives on."""
-    one = sum(1 for phase in state.phases if phase != Phase.IDLE) <= 1
-    return one and state.incarnation <= 3 and (state.alive or state.incarnation < 3)
+    """One attempt at a time."""
+    return sum(1 for phase in state.phases if phase != Phase.IDLE) <= 1
 
 
-def budgets(state: State) -> bool:
-    """Bounds of the scope *budgets*."""
-    early = state.buffered.last_progress_at_ms == 0 and state.now_ms <= 2
+def lives(state: State) -> int:
+    """Incarnations that have been, and the one that follows a death: the last lives on."""
+    return state.incarnation + (0 if state.alive else 1)
+
+
+def credited_early(state: State) -> bool:
+    """One attempt at a time, which nobody waits for; progress is credited before time passes."""
     credited = state.now_ms == 0 or state.produced == state.durable.progress
-    few = state.produced <= 1 and state.buffered.transient_retries <= 2
-    return alone(state) and early and credited and few and not state.buffered.parked
-
-
-def parking(state: State) -> bool:
-    """Bounds of the scope *parking*."""
-    still = state.produced == 0 and state.now_ms == 0 and state.buffered.transient_retries == 0
-    return alone(state) and still
+    return alone(state) and credited and not state.buffered.parked
 
 
 def at_rest(state: State) -> bool:
@@ -85,14 +77,14 @@ incident = Machine(
     scopes=(
         scope(
             "overlap",
-            why="three slots, three incarnations, limit 2; no time and no progress, so the soft meters rest",
+            why="attempts overlap, limit 2; no time and no progress, so the soft meters rest",
             policy=RecoveryPolicy(max_interrupted_attempts=2, max_attempts=UNLIMITED),
-            within=overlapping,
+            at_most={"incarnation": 3, **STILL},
             liveness=False,
         ),
         scope(
             "budgets",
-            why="one attempt at a time, three incarnations, nobody waited for; early progress, time past every span",
+            why="one attempt at a time, nobody waited for, the last incarnation lives on; early progress, all spans pass",
             policy=RecoveryPolicy(
                 max_interrupted_attempts=2,
                 max_attempts=1,
@@ -101,13 +93,21 @@ incident = Machine(
                 debounce_ms=1,
                 record_ttl_ms=1,
             ),
-            within=budgets,
+            at_most={
+                lives: 3,
+                "now_ms": 2,
+                "produced": 1,
+                "buffered.transient_retries": 2,
+                "buffered.last_progress_at_ms": 0,
+            },
+            within=credited_early,
         ),
         scope(
             "parking",
             why="limit 1, so that deaths while parked pass it; one attempt at a time, no time and no progress",
             policy=RecoveryPolicy(max_interrupted_attempts=1, max_attempts=UNLIMITED),
-            within=parking,
+            at_most={lives: 3, **STILL},
+            within=alone,
             liveness=False,
         ),
     ),

@@ -14,7 +14,7 @@ def s1(state: State) -> bool:
 
 @sometimes("S2", "an incarnation dies with two entries", source=PROTOCOL, beside=("C1", "C2"), on=("crash", "deploy"))
 def s2(before: State, after: State) -> bool:
-    return sum(1 for slot in range(3) if held(before, slot)) == 2 and not after.alive
+    return sum(1 for slot, _ in enumerate(before.phases) if held(before, slot)) == 2 and not after.alive
 
 
 @sometimes("S3", "an incident is sealed", source=PROTOCOL, beside=("C7", "C7a", "C9a"))
@@ -48,7 +48,7 @@ def s7(before: State, after: State) -> bool:
         before.phases[slot] == Phase.FINISHING
         and before.buffered.attempts[slot] == 0
         and after.buffered.attempts[slot] == before.incarnation
-        for slot in range(3)
+        for slot, _ in enumerate(before.phases)
     )
 
 

@@ -6,12 +6,13 @@ from . import journal as journal_actions
 from . import journal_lemmas as lemmas
 from . import journal_rules as rules
 from . import journal_witnesses as witnesses
+from .bounds import scope
 from .journal import initial
 from .journal_rules import events
 from .journal_state import NOTHING_SEEN, NOTHING_TOLD, JournalPolicy, Phase, State, policy_is_valid
 from .journal_variants import VARIANTS
 from .language import Among, Between, Rule
-from .machine import Machine, action, scope
+from .machine import Machine, action
 
 ROWS = Between(1, None, explore=(1,))
 BYTES = Between(1, None, explore=(1,))
@@ -24,30 +25,27 @@ def keyless(state: State) -> bool:
 
 
 def following(state: State) -> bool:
-    """Bounds of the scope *following*."""
-    plain = state.max_offset <= state.log.head and state.log.high == state.log.head and state.revival_rows == 0
-    few = state.log.count <= 3 and state.log.untracked == state.log.count
+    """Beside the horizons of the scope *following*."""
+    plain = state.max_offset <= state.log.head and state.log.high == state.log.head
     changed = state.declared == (state.version == 2)
-    return keyless(state) and plain and few and changed and state.now_ms <= 2
+    return keyless(state) and plain and state.log.untracked == state.log.count and changed
 
 
 def at_rest(state: State) -> bool:
-    """No subject, no time, one definition after another."""
-    still = state.now_ms == 0 and state.version <= 1
-    return still and (state.phase == Phase.DOWN or state.phase == Phase.OPEN)
+    """No subject."""
+    return state.phase == Phase.DOWN or state.phase == Phase.OPEN
 
 
 def offsets(state: State) -> bool:
-    """Bounds of the scope *offsets*."""
-    return at_rest(state) and keyless(state) and not state.declared and state.max_offset <= 4 and state.log.high <= 4
+    """Beside the horizons of the scope *offsets*."""
+    return at_rest(state) and keyless(state) and not state.declared
 
 
 def keys(state: State) -> bool:
-    """Bounds of the scope *keys*."""
-    few = state.max_offset <= 4 and state.log.high <= 4 and state.log.untracked <= 1 and state.revival_rows == 0
+    """Beside the horizons of the scope *keys*."""
     once = state.told == NOTHING_TOLD or state.seen == NOTHING_SEEN
     named = all(event.key != 0 or event.body <= 1 for event in events(state))
-    return at_rest(state) and few and once and named and state.waiting.offset == 0 and state.buffer[1].offset == 0
+    return at_rest(state) and once and named
 
 
 journal = Machine(
@@ -91,21 +89,33 @@ journal = Machine(
     scopes=(
         scope(
             "following",
-            why="three rows without slots, two versions that differ in the definition, a tail of one; rows alone, no keys",
+            why="a few rows without slots, two versions that differ in the definition, a tail of one; rows alone, no keys",
             policy=JournalPolicy(buffer_max_bytes=1, checkpoint_every_events=2, checkpoint_every_ms=2),
+            at_most={"now_ms": 2, "log.count": 3, "revival_rows": 0},
             within=following,
         ),
         scope(
             "offsets",
-            why="four offsets, two rows with slots, a buffer of two; no keys, no subject, no time",
+            why="few offsets, two rows with slots, a buffer of two; no keys, no subject, no time",
             policy=JournalPolicy(buffer_max_bytes=2, checkpoint_every_events=1, checkpoint_every_ms=1),
+            at_most={"now_ms": 0, "version": 1, "max_offset": 4, "log.high": 4},
             within=offsets,
             liveness=False,
         ),
         scope(
             "keys",
-            why="four offsets, two keys and bodies, a definition that changes, a buffer of one; no subject, no time",
+            why="few offsets, two keys and bodies, a definition that changes, a buffer of one; no subject, no time",
             policy=JournalPolicy(buffer_max_bytes=1, checkpoint_every_events=1, checkpoint_every_ms=1),
+            at_most={
+                "now_ms": 0,
+                "version": 1,
+                "max_offset": 4,
+                "log.high": 4,
+                "log.untracked": 1,
+                "revival_rows": 0,
+                "waiting.offset": 0,
+                "buffer[1].offset": 0,
+            },
             within=keys,
             liveness=False,
         ),

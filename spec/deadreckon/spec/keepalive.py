@@ -48,7 +48,7 @@ from __future__ import annotations
 
 import attrs
 
-from .keepalive_state import NEVER, Cleared, KeepalivePolicy, Pass, Record, State
+from .keepalive_state import NEVER, SLOTS, Cleared, KeepalivePolicy, Pass, Record, State
 from .keepalive_words import (
     alarm_is_set,
     allowed_jitter,
@@ -80,14 +80,14 @@ from .keepalive_words import (
 from .language import require
 
 
-def initial() -> State:
+def initial(slots: int = SLOTS) -> State:
     """A host without a record, not yet running."""
     record = Record(0, 0, 1, NEVER, 1, 0, 0, Cleared.NOBODY)
-    nothing = (NEVER, NEVER)
+    nothing = tuple(NEVER for _ in range(slots))
     return State(
         record,
         NEVER,
-        (False, False),
+        tuple(False for _ in range(slots)),
         NEVER,
         NEVER,
         0,

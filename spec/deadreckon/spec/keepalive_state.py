@@ -12,6 +12,9 @@ from .language import check_policy, require
 NEVER = -1
 """No instant: nothing is armed, nothing runs, nothing was written."""
 
+SLOTS = 2
+"""Pieces of work of one host in the checked model, unless it is ``sized``. The functions take any number."""
+
 RESET_VERB = "deadreckon hosts reset"
 """What the evidence of a crash loop tells people to run (K6)."""
 

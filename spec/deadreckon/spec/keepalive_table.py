@@ -6,14 +6,17 @@ from . import keepalive as keepalive_actions
 from . import keepalive_lemmas as lemmas
 from . import keepalive_rules as rules
 from . import keepalive_witnesses as witnesses
+from .bounds import Horizons, scope
 from .keepalive import initial
 from .keepalive_ghost import Ghost, observe
 from .keepalive_state import NEVER, KeepalivePolicy, Pass, State, policy_is_valid
 from .keepalive_variants import VARIANTS
-from .language import Among, Between, Rule
-from .machine import Machine, action, scope
+from .language import Between, Rule, each
+from .machine import Machine, action
 
-SLOT = Among((0, 1))
+SLOT = each("slots")
+STEADY: Horizons = {"version": 1, "lifetime": 1}
+"""Nothing is deployed or recreated."""
 
 
 def at_rest(state: State) -> bool:
@@ -21,14 +24,14 @@ def at_rest(state: State) -> bool:
     return not any(state.owed) and state.record.armed_at_ms == NEVER
 
 
-def one_at_a_time(state: State) -> bool:
-    """One slot is free."""
-    return any(since == NEVER and not owed for since, owed in zip(state.running_since_ms, state.owed, strict=True))
+def pieces(state: State) -> int:
+    """Pieces of work that run or are owed."""
+    return sum(1 for since, owed in zip(state.running_since_ms, state.owed, strict=True) if since != NEVER or owed)
 
 
-def steady(state: State) -> bool:
-    """Nothing is deployed, recreated or asked to stop."""
-    return state.version == 1 and state.lifetime == 1 and not state.stopping
+def unasked(state: State) -> bool:
+    """Nobody is asked to stop."""
+    return not state.stopping
 
 
 def punctual(state: State) -> bool:
@@ -41,29 +44,14 @@ def kept(state: State) -> bool:
     return all(since == NEVER or owed for since, owed in zip(state.running_since_ms, state.owed, strict=True))
 
 
-def climbing(state: State, ghost: Ghost) -> bool:
-    """Bounds of the scope *climbing*."""
-    alone = steady(state) and one_at_a_time(state) and kept(state)
-    return alone and ghost.losses == 0 and punctual(state) and state.record.epoch == 0 and state.now_ms <= 6
+def climbing(state: State) -> bool:
+    """Beside the horizons of the scope *climbing*."""
+    return unasked(state) and kept(state) and punctual(state)
 
 
-def clearing(state: State, ghost: Ghost) -> bool:
-    """Bounds of the scope *clearing*."""
-    few = state.record.epoch <= 2 and state.record.revivals <= 2 and state.lifetime == 1
-    calm = one_at_a_time(state) and kept(state) and not state.stopping and not state.failed_seen
-    return calm and few and ghost.losses == 0 and punctual(state) and state.now_ms <= 4
-
-
-def overlapping(state: State, ghost: Ghost) -> bool:
-    """Bounds of the scope *overlapping*."""
-    few = state.record.epoch <= 1 and state.record.revivals <= 2
-    return steady(state) and few and ghost.losses == 0 and state.now_ms <= 4
-
-
-def replacing(state: State, ghost: Ghost) -> bool:
-    """Bounds of the scope *replacing*."""
-    few = state.record.epoch <= 1 and state.record.revivals <= 1 and state.version == 1 and state.lifetime <= 2
-    return one_at_a_time(state) and kept(state) and few and ghost.losses == 0 and state.now_ms <= 3
+def clearing(state: State) -> bool:
+    """Beside the horizons of the scope *clearing*."""
+    return climbing(state) and not state.failed_seen
 
 
 def prompt(state: State) -> bool:
@@ -77,10 +65,9 @@ def prompt(state: State) -> bool:
 
 
 def recovering(state: State, ghost: Ghost) -> bool:
-    """Bounds of the scope *recovering*."""
-    early = not ghost.troubled_late and steady(state) and one_at_a_time(state)
-    heals = ghost.losses <= 1 and (not ghost.alarm_lost or not state.alive)
-    return early and heals and prompt(state) and state.record.epoch <= 3 and state.now_ms <= 8
+    """Beside the horizons of the scope *recovering*."""
+    heals = not ghost.alarm_lost or not state.alive
+    return unasked(state) and not ghost.troubled_late and heals and prompt(state)
 
 
 keepalive = Machine(
@@ -125,34 +112,54 @@ keepalive = Machine(
             "climbing",
             why="up the whole ladder to the plateau; all work is owed, no count is cleared, no alarm is late or lost",
             policy=KeepalivePolicy(ladder_ms=(1, 1, 1, 1), plateau_ms=2, lead_ms=1, evidence_at=3, wedge_ms=2),
+            at_most={pieces: 1, "record.epoch": 0, "now_ms": 6, "ghost.losses": 0, **STEADY},
             within=climbing,
             liveness=False,
         ),
         scope(
             "clearing",
-            why="two clears, by deploy, hand or clean run; two revivals between them, evidence at the first; nothing fails",
+            why="clears, by deploy, hand or clean run; revivals between them, evidence at the first; nothing fails",
             policy=KeepalivePolicy(ladder_ms=(2, 2, 2, 2), plateau_ms=2, lead_ms=1, evidence_at=1, wedge_ms=9),
+            at_most={
+                pieces: 1,
+                "record.epoch": 2,
+                "record.revivals": 2,
+                "lifetime": 1,
+                "now_ms": 4,
+                "ghost.losses": 0,
+            },
             within=clearing,
             liveness=False,
         ),
         scope(
             "overlapping",
-            why="two pieces of work at once, some not owed, a wedge after 2 ms, alarms late; at most two revivals",
+            why="pieces of work at once, some not owed, a wedge after 2 ms, alarms late; few revivals",
             policy=KeepalivePolicy(ladder_ms=(2, 2, 2, 2), plateau_ms=2, lead_ms=2, evidence_at=4, wedge_ms=2),
-            within=overlapping,
+            at_most={"record.epoch": 1, "record.revivals": 2, "now_ms": 4, "ghost.losses": 0, **STEADY},
+            within=unasked,
             liveness=False,
         ),
         scope(
             "replacing",
-            why="the stream is recreated once, and the host asked to stop; at most one revival between clears",
+            why="the stream is recreated, and the host asked to stop; few revivals between clears",
             policy=KeepalivePolicy(ladder_ms=(1, 1, 1, 1), plateau_ms=1, lead_ms=1, evidence_at=4, wedge_ms=9),
-            within=replacing,
+            at_most={
+                pieces: 1,
+                "record.epoch": 1,
+                "record.revivals": 1,
+                "version": 1,
+                "lifetime": 2,
+                "now_ms": 3,
+                "ghost.losses": 0,
+            },
+            within=kept,
             liveness=False,
         ),
         scope(
             "recovering",
-            why="trouble in the first millisecond, and nobody dawdles; an alarm is lost once, while the host is dead",
+            why="trouble in the first millisecond, and nobody dawdles; an alarm is lost while the host is dead",
             policy=KeepalivePolicy(ladder_ms=(1, 1, 1, 1), plateau_ms=1, lead_ms=1, evidence_at=4, wedge_ms=9),
+            at_most={pieces: 1, "record.epoch": 3, "now_ms": 8, "ghost.losses": 1, **STEADY},
             within=recovering,
         ),
     ),

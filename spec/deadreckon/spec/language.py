@@ -71,9 +71,18 @@ def check_policy(policy: object, valid: Callable[..., bool]) -> None:
 
 @attrs.frozen
 class Among:
-    """A finite input: each value is tried, and may be used as an index."""
+    """A finite input: each value is tried, and may be used as an index.
+
+    ``size`` names the size of the machine that the values are the indices below; see :func:`each`.
+    """
 
     values: tuple[int, ...]
+    size: str = ""
+
+
+def each(size: str) -> Among:
+    """An input that is an index below the size called *size*; the machine fills the values in."""
+    return Among((), size)
 
 
 @attrs.frozen

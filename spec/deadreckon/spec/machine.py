@@ -12,10 +12,11 @@ from types import MappingProxyType
 
 import attrs
 
+from .bounds import Scope, check_horizon, check_size, filled, sizes_of
 from .errors import Refused, SpecError
 from .faithful import check_function, check_state_class
 from .language import Among, Between, Domain, Function, Kind, Rule, Swap, location, plain
-from .rebind import Rebinder
+from .rebind import Rebinder, with_defaults
 
 Inputs = Mapping[str, object]
 NO_INPUTS: Inputs = MappingProxyType({})
@@ -131,26 +132,6 @@ class Signature:
 
 
 @attrs.frozen(eq=False)
-class Scope:
-    """What exhaustive exploration covers: one policy, and the states ``within`` its bounds.
-
-    A transition that would leave the bounds is not taken. ``why`` gives the reason of every bound. ``liveness`` is
-    False where the bounds themselves keep things from happening (a clock that stands still, say).
-    """
-
-    name: str
-    why: str
-    within: Function
-    policy: object = None
-    liveness: bool = True
-
-
-def scope(name: str, *, why: str, within: Callable[..., bool], policy: object = None, liveness: bool = True) -> Scope:
-    """Declare bounds for exhaustive exploration; *liveness* says whether 'eventually' rules are judged in it."""
-    return Scope(name, why, plain(within), policy, liveness)
-
-
-@attrs.frozen(eq=False)
 class Variant:
     """A known-bad design: the sound machine with a few helpers replaced, refuted by ``rule``.
 
@@ -205,6 +186,7 @@ class Machine:
 
     def __attrs_post_init__(self) -> None:
         self._check_names()
+        object.__setattr__(self, "actions", tuple(map(self._filled, self.actions)))
         for cls in (self.state, self.policy, self.ghost):
             if cls is not None:
                 check_state_class(cls)
@@ -221,12 +203,13 @@ class Machine:
         for function in self._observers():
             check_function(function, {})
         self._check_parameters()
+        self._check_horizons()
         for variant in self.variants:
             self._check_variant(variant)
 
     def _check_parameters(self) -> None:
         """States are told apart by their order alone, so each function takes as many as it is given."""
-        at_most_one = (self.terminal, *(rule.when for rule in self.rules), *(scope.within for scope in self.scopes))
+        at_most_one = (self.terminal, *(rule.when for rule in self.rules), *self._bounding())
         for function, least, most in (
             *((one, 0, 0) for one in (*self.initial, self.policy_valid)),
             *((one, 0, 1) for one in at_most_one),
@@ -242,11 +225,24 @@ class Machine:
                     instead="policy and ghost where wanted; a rule of one state or (before, after), observe of both",
                 )
 
+    def _check_horizons(self) -> None:
+        start = self.initial[0]
+        for one in self.scopes:
+            if one.at_most:
+                state = start(*self.signature(start).arguments(one.policy, ()))
+                check_horizon(one, state, self.ghost() if self.ghost else None)
+
+    def _filled(self, act: Action) -> Action:
+        where = location(act.function)
+        return Action(act.function, {name: filled(one, self.sizes, where) for name, one in act.domains.items()})
+
+    def _bounding(self) -> Iterator[Function | None]:
+        yield from (function for one in self.scopes for function in (one.within, *one.measures.values()))
+
     def _observers(self) -> Iterator[Function]:
         optional = (self.policy_valid, self.observe, self.terminal, *(rule.when for rule in self.rules))
-        yield from (function for function in optional if function is not None)
+        yield from (function for function in (*optional, *self._bounding()) if function is not None)
         yield from (rule.holds for rule in self.rules)
-        yield from (scope.within for scope in self.scopes)
 
     def _check_names(self) -> None:
         if not self.actions:
@@ -342,6 +338,24 @@ class Machine:
         object.__setattr__(changed, "variants", ())
         return changed
 
+    @property
+    def sizes(self) -> Mapping[str, int]:
+        """How many of each the machine is built with (slots, say): what its initial states have as defaults."""
+        return {name: number for start in self.initial for name, number in sizes_of(start).items()}
+
+    def sized(self, **sizes: int) -> Machine:
+        """The same machine, variants too, built with other *sizes*.
+
+        Raises:
+            SpecError: when it has no such size, or can't be built with this one.
+        """
+        for name, number in sizes.items():
+            check_size(name, number)
+            if name not in self.sizes:
+                known = ", ".join(self.sizes) or "none"
+                raise SpecError(f"machine {self.name} has no size {name}", instead=f"one of: {known}")
+        return attrs.evolve(self, initial=tuple(with_defaults(start, sizes) for start in self.initial))
+
     def rule(self, id: str) -> Rule:
         """The rule with this id."""
         return next(rule for rule in self.rules if rule.id == id)
@@ -367,7 +381,7 @@ class Machine:
         parts = tuple(
             hint if isinstance(hint, type) and hint in known else name
             for name, hint in hints.items()
-            if name != "return"
+            if name != "return" and not (function in self.initial and name in self.sizes)
         )
         return Signature(parts, self.policy, self.ghost)
 

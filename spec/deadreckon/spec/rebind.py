@@ -8,6 +8,7 @@ and a variant is the list of helpers that it replaces.
 from __future__ import annotations
 
 import dis
+import inspect
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import CodeType, FunctionType
@@ -112,6 +113,17 @@ class Rebinder:
         if helper not in self._wraps:
             self._wraps[helper] = self._wrap(helper)
         return self._wraps[helper]
+
+
+def with_defaults(function: Function, values: Mapping[str, int]) -> Function:
+    """*function* with other defaults for the parameters named; those without a default are left as they are."""
+    parameters = inspect.signature(function).parameters.values()
+    defaults = {one.name: values.get(one.name, one.default) for one in parameters if one.default is not one.empty}
+    copy = _copy(function, {})
+    named = function.__kwdefaults__ or {}
+    copy.__defaults__ = tuple(value for name, value in defaults.items() if name not in named)
+    copy.__kwdefaults__ = {name: defaults[name] for name in named} or None
+    return copy
 
 
 def _copy(source: Function, changed: Mapping[str, object]) -> Function:

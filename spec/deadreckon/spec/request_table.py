@@ -6,22 +6,22 @@ from . import request as request_actions
 from . import request_lemmas as lemmas
 from . import request_rules as rules
 from . import request_witnesses as witnesses
+from .bounds import scope
 from .language import Between, Rule
-from .machine import Machine, action, scope
+from .machine import Machine, action
 from .request import initial
 from .request_state import RequestPolicy, State, Status, policy_is_valid
 from .request_variants import VARIANTS
 
 
-def three_lives(state: State) -> bool:
-    """Three incarnations in turn, the last lives on."""
-    return state.incarnation <= 3 and (state.alive or state.incarnation < 3)
+def lives(state: State) -> int:
+    """Incarnations that have been, and the one that follows a death: the last lives on."""
+    return state.incarnation + (0 if state.alive else 1)
 
 
-def retrying(state: State) -> bool:
-    """Bounds of the scope *retrying*."""
-    early = state.request.status != Status.ABSENT or state.now_ms <= 1
-    return three_lives(state) and early and state.now_ms <= 10
+def unasked_ms(state: State) -> int:
+    """How late it is while nothing has been asked for."""
+    return state.now_ms if state.request.status == Status.ABSENT else 0
 
 
 def at_rest(state: State) -> bool:
@@ -60,9 +60,9 @@ request = Machine(
     scopes=(
         scope(
             "retrying",
-            why="three incarnations; horizon 8 ms, floor 1 ms, three attempts 2 and 3 ms apart; asked for by 1 ms",
+            why="the last incarnation lives on; horizon 8 ms, floor 1 ms, three attempts 2 and 3 ms apart; asked for early",
             policy=RequestPolicy(horizon_ms=8, floor_ms=1, max_attempts=3, retry_backoff_ms=2, retry_backoff_max_ms=3),
-            within=retrying,
+            at_most={lives: 3, "now_ms": 10, unasked_ms: 1},
         ),
     ),
     terminal=at_rest,
