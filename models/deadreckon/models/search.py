@@ -10,7 +10,7 @@ import sys
 import time
 from abc import ABC, abstractmethod
 from array import array
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
@@ -140,7 +140,9 @@ class Search(ABC):
         path = [self._state(one) for one in self._path(number)]
         if last is None:
             return self._replayed(path)
-        return self._replayed([*path, self.subject.symmetry.canonical(last[1])], (self.subject.code.instances[last[0]].action,))
+        return self._replayed(
+            [*path, self.subject.symmetry.canonical(last[1])], (self.subject.code.instances[last[0]].action,)
+        )
 
     def _path(self, number: int) -> list[int]:
         path = []
@@ -158,7 +160,8 @@ class Search(ABC):
             label, state = next(
                 (label, after)
                 for label, after in self.subject.code.successors(state)
-                if action in (None, self.subject.code.instances[label].action) and self.subject.symmetry.canonical(after) == target
+                if action in (None, self.subject.code.instances[label].action)
+                and self.subject.symmetry.canonical(after) == target
             )
             steps.append(Step(self.subject.code.instances[label], state))
         return Trace(tuple(steps))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from deadreckon.spec import Machine, SpecError
 
 from . import expr as ir
@@ -53,7 +55,7 @@ class Symmetry:
         found = list(leaves)
         for columns in self.groups:
             for end in range(len(columns) - 1, 0, -1):
-                for left, right in zip(columns[:end], columns[1 : end + 1], strict=True):
+                for left, right in pairwise(columns[: end + 1]):
                     before, after = (tuple(found[index] for index in column) for column in (left, right))
                     exchange = _precedes(after, before)
                     for at, index in enumerate(left):

@@ -7,7 +7,7 @@ action, sorts interchangeable elements and packs the state after. Backends diffe
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Generic, Protocol, TypeVar
 
@@ -22,6 +22,7 @@ from .packing import Packing, Place, Range
 V = TypeVar("V")
 
 INT64 = 1 << 63
+WORD_MASK = (1 << 64) - 1
 MAX_RULES = 63
 """Rules of one kind that fit into a word, one bit each, with a bit to spare."""
 
@@ -97,7 +98,16 @@ class Judged:
             raise Unsuitable(f"more than {MAX_RULES} rules of one kind: explore it with the plain engine")
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen
+class Change:
+    """A leaf that an instance changes: what to, where it is packed, and whether it may turn out not to fit there."""
+
+    update: Expr
+    place: Place
+    may_not_fit: bool
+
+
+@attrs.define(eq=False, slots=False)
 class Program:
     """All that a search computes of one machine within one scope."""
 
@@ -110,6 +120,19 @@ class Program:
     def within_after(self) -> tuple[Expr, ...]:
         """Whether the state after each instance is within the bounds."""
         return tuple(self.grounded.after(self.within, instance) for instance in self.grounded.instances)
+
+    @cached_property
+    def changes(self) -> tuple[tuple[Change, ...], ...]:
+        """What each instance changes."""
+        return tuple(tuple(self._changes(instance)) for instance in self.grounded.instances)
+
+    def _changes(self, instance: Instance) -> Iterator[Change]:
+        spans = self.spans(instance.updates)
+        leaves = self.grounded.relation.state
+        for leaf, update, place in zip(leaves, instance.updates, self.packing.places, strict=True):
+            if update is not leaf:
+                span = spans.get(update)
+                yield Change(update, place, span is not None and not (place.holds(span.low) and place.holds(span.high)))
 
     @cached_property
     def roots(self) -> tuple[Expr, ...]:
@@ -187,7 +210,14 @@ class Values(Generic[V]):
 
     def of(self, root: Expr) -> V:
         """The value of *root*."""
-        for node in ir.postorder((root,)):
+        stack = [root]
+        while stack:
+            node = stack[-1]
+            missing = [arg for arg in node.args if arg not in self._known]
+            if missing:
+                stack += missing
+                continue
+            stack.pop()
             if node not in self._known:
                 self._known[node] = self._value(node)
         return self._known[root]
@@ -220,55 +250,46 @@ class Values(Generic[V]):
         program, ops = self.program, self.ops
         within = self.of(program.within_after[instance.index])
         events = self.events([steps[instance.index] for _, steps in program.judged.of_step])
-        changed = [
-            (leaf, update, place)
-            for leaf, update, place in zip(
-                program.grounded.relation.state, instance.updates, program.packing.places, strict=True
-            )
-            if update is not leaf
-        ]
-        spans = program.spans(tuple(update for _, update, _ in changed))
         words = list(self.words)
-        for at, word in enumerate(words):
-            mask = sum(place.mask for _, _, place in changed if place.word == at)
-            words[at] = ops.both(word, ops.word(~mask & (2 * INT64 - 1))) if mask else word
+        changes = program.changes[instance.index]
+        self._clear(words, (change.place for change in changes))
         fits: V | None = None
-        for _, update, place in changed:
-            bits = self._packed(update, place)
-            span = spans.get(update)
-            if span is not None and not (place.holds(span.low) and place.holds(span.high)):
-                fit = ops.at_most(bits, (1 << place.width) - 1)
+        for change in changes:
+            bits = self._packed(change)
+            if change.may_not_fit:
+                fit = ops.at_most(bits, (1 << change.place.width) - 1)
                 fits = fit if fits is None else ops.apply(Op.AND, (fits, fit))
-            if place.width:
-                words[place.word] = ops.either(words[place.word], ops.up(bits, place.shift))
-        touched = {place for _, _, place in changed}
-        self._sort(words, touched)
+            self._put(words, bits, change.place)
+        for elements in program.packing.elements:
+            if any(place.holds_place(change.place) for place in elements for change in changes):
+                self._sort(words, elements)
         return After(within, events, ops.truth(True) if fits is None else fits, tuple(words))
 
-    def _packed(self, update: Expr, place: Place) -> V:
-        value = self.of(update)
-        if update.sort is Sort.BOOL:
-            return self.ops.truth_as_word(value)
-        return self.ops.number_as_word(value, place.low)
+    def _clear(self, words: list[V], places: Iterable[Place]) -> None:
+        masks = [0] * len(words)
+        for place in places:
+            masks[place.word] |= place.mask
+        for at, mask in enumerate(masks):
+            if mask:
+                words[at] = self.ops.both(words[at], self.ops.word(WORD_MASK & ~mask))
 
-    def _sort(self, words: list[V], touched: set[Place]) -> None:
-        """Put the elements of every group that was *touched* in order."""
-        packing, ops = self.program.packing, self.ops
-        for elements in packing.elements:
-            inside = {
-                place
-                for place in packing.places
-                for whole in elements
-                if place.word == whole.word and whole.shift <= place.shift < whole.shift + whole.width
-            }
-            if not inside & touched:
-                continue
-            found = [ops.down(ops.both(words[one.word], ops.word(one.mask)), one.shift) for one in elements]
-            for end in range(len(found) - 1, 0, -1):
-                for at in range(end):
-                    found[at], found[at + 1] = ops.ordered(found[at], found[at + 1])
-            for at in range(len(words)):
-                mask = sum(one.mask for one in elements if one.word == at)
-                words[at] = ops.both(words[at], ops.word(~mask & (2 * INT64 - 1))) if mask else words[at]
-            for bits, one in zip(found, elements, strict=True):
-                words[one.word] = ops.either(words[one.word], ops.up(bits, one.shift))
+    def _put(self, words: list[V], bits: V, place: Place) -> None:
+        if place.width:
+            words[place.word] = self.ops.either(words[place.word], self.ops.up(bits, place.shift))
+
+    def _packed(self, change: Change) -> V:
+        value = self.of(change.update)
+        if change.update.sort is Sort.BOOL:
+            return self.ops.truth_as_word(value)
+        return self.ops.number_as_word(value, change.place.low)
+
+    def _sort(self, words: list[V], elements: Sequence[Place]) -> None:
+        """Put elements in order: a network that compares neighbours and exchanges them."""
+        ops = self.ops
+        found = [ops.down(ops.both(words[one.word], ops.word(one.mask)), one.shift) for one in elements]
+        for end in range(len(found) - 1, 0, -1):
+            for at in range(end):
+                found[at], found[at + 1] = ops.ordered(found[at], found[at + 1])
+        self._clear(words, elements)
+        for bits, one in zip(found, elements, strict=True):
+            self._put(words, bits, one)

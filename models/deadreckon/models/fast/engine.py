@@ -71,8 +71,8 @@ class Engine(Protocol):
     def parents(self, numbers: slice) -> Numbers:
         """From which state each of these was first reached; -1 for those in the beginning."""
 
-    def look(self, number: int) -> Look:
-        """The events of a state, and of each step from it instance, events and the packed state after.
+    def look(self, numbers: Sequence[int]) -> list[Look]:
+        """The events of each state, and of each step from it instance, events and the packed state after.
 
         A step that is cut has no state after, and is left out if it has no events.
         """

@@ -13,9 +13,8 @@ import numpy as np
 import numpy.typing as npt
 from llvmlite import ir as llvm
 from numba import njit, types
-from numba.extending import intrinsic
 
-from .native import CUT, MISFIT, RECORD, WORD
+from .native import CUT, MISFIT, RECORD, WORD, instructions
 from .packing import Words
 
 F = TypeVar("F", bound=Callable[..., object])
@@ -38,24 +37,28 @@ def compiled(function: F) -> F:
     return cast("F", njit(nogil=True, cache=True, boundscheck=False)(function))
 
 
-@intrinsic
+@instructions
 def _call(
     _context: object, address: types.Type, state: types.Type, records: types.Type, pending: types.Type
 ) -> tuple[object, Callable[..., llvm.Value]]:
     """Call the C function at *address*."""
 
-    def codegen(_context: object, builder: llvm.IRBuilder, _signature: object, values: Sequence[llvm.Value]) -> llvm.Value:
+    def codegen(
+        _context: object, builder: llvm.IRBuilder, _signature: object, values: Sequence[llvm.Value]
+    ) -> llvm.Value:
         kind = llvm.FunctionType(WORD, (WORD, WORD, WORD))
         return builder.call(builder.inttoptr(values[0], kind.as_pointer()), values[1:])
 
     return types.int64(types.int64, types.int64, types.int64, types.int64), codegen
 
 
-@intrinsic
+@instructions
 def _fetch(_context: object, address: types.Type) -> tuple[object, Callable[..., llvm.Value]]:
     """Ask for the cache line at *address*; the answer is always 0."""
 
-    def codegen(_context: object, builder: llvm.IRBuilder, _signature: object, values: Sequence[llvm.Value]) -> llvm.Value:
+    def codegen(
+        _context: object, builder: llvm.IRBuilder, _signature: object, values: Sequence[llvm.Value]
+    ) -> llvm.Value:
         byte, flag = llvm.IntType(8).as_pointer(), llvm.IntType(32)
         kind = llvm.FunctionType(llvm.VoidType(), (byte, flag, flag, flag))
         prefetch = builder.module.declare_intrinsic("llvm.prefetch", [byte], kind)
@@ -69,14 +72,15 @@ def _fetch(_context: object, address: types.Type) -> tuple[object, Callable[...,
 @compiled
 def mixed(words: Words, at: int, count: int) -> np.uint64:
     """A hash of the state that begins at ``words[at]``."""
-    found = words[at]
+    found: np.uint64 = words[at]
     if count == 2:
         found ^= (words[at + 1] * np.uint64(0x9E3779B97F4A7C15)) ^ (words[at + 1] >> np.uint64(29))
     found ^= found >> np.uint64(32)
     found *= np.uint64(0xD6E8FEB86659FD93)
     found ^= found >> np.uint64(32)
     found *= np.uint64(0xD6E8FEB86659FD93)
-    return found ^ (found >> np.uint64(32))
+    found ^= found >> np.uint64(32)
+    return found
 
 
 @compiled
@@ -125,7 +129,7 @@ def expand(
         for record in range(begun, tally[0]):
             base = record * size
             mark = records[base + count]
-            label = np.int64(mark & LABEL)
+            label = int(mark & LABEL)
             records[base + count] = mark | np.uint64(number) << np.uint64(32)
             events = records[base + count + 1] & pending
             if events:
@@ -153,9 +157,7 @@ def judged(callbacks: Places, order: Words, number: int, count: int) -> int:
 
 
 @compiled
-def insert(
-    records: Words, owned: Indices, length: int, fresh: Flags, table: Words, mask: np.uint64, count: int
-) -> int:
+def insert(records: Words, owned: Indices, length: int, fresh: Flags, table: Words, mask: np.uint64, count: int) -> int:
     """Put the owned records into their owner's table; those that were not there are fresh, and their number is given."""
     size = count + RECORD
     made = 0

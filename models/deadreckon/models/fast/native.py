@@ -6,14 +6,17 @@ A callback is cached on disk by the digest that :func:`compiled` is given, so th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial, reduce
+from typing import cast
 
 import attrs
 from llvmlite import ir as llvm
 from numba import cfunc, types
 from numba.core.ccallback import CFunc
 from numba.extending import intrinsic
+
+from deadreckon.spec import InternalError
 
 from .. import expr as ir
 from ..expr import Op
@@ -109,14 +112,21 @@ class LlvmOps:
 _emitters: dict[str, Emit] = {}
 
 
-@intrinsic(prefer_literal=True)
+def instructions(typing: Callable[..., tuple[object, Callable[..., llvm.Value]]]) -> Callable[..., int]:
+    """A function for numba code: *typing* gives its signature, and what writes its instructions."""
+    return cast("Callable[..., int]", intrinsic(prefer_literal=True)(typing))
+
+
+@instructions
 def _emitted(
-    _context: object, key: types.Type, state: types.Type, records: types.Type, pending: types.Type
+    _context: object, key: types.StringLiteral, state: types.Type, records: types.Type, pending: types.Type
 ) -> tuple[object, Callable[..., llvm.Value]]:
     """In numba code: the instructions of the emitter registered under *key*."""
     emit = _emitters[key.literal_value]
 
-    def codegen(_context: object, builder: llvm.IRBuilder, _signature: object, values: Sequence[llvm.Value]) -> llvm.Value:
+    def codegen(
+        _context: object, builder: llvm.IRBuilder, _signature: object, values: Sequence[llvm.Value]
+    ) -> llvm.Value:
         return emit(builder, values[1:])
 
     return types.int64(key, state, records, pending), codegen
@@ -151,7 +161,13 @@ def compiled(program: Program, digest: str) -> Callbacks:
     """Compile *program*, or load what was compiled under this *digest*."""
     expand = _callback(f"expand {digest}", partial(_expand, program))
     judge = _callback(f"judge {digest}", partial(_judge, program))
-    return Callbacks(expand.address, judge.address, (expand, judge))
+    return Callbacks(_address(expand), _address(judge), (expand, judge))
+
+
+def _address(callback: CFunc) -> int:
+    if callback.address is None:
+        raise InternalError("numba compiled a callback and does not say where it is")
+    return callback.address
 
 
 def _load(builder: llvm.IRBuilder, address: llvm.Value, words: int) -> list[llvm.Value]:

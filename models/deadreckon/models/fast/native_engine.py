@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import cast
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -55,17 +55,17 @@ class NativeEngine:
         self._addresses = np.array([self._callbacks.expand, self._callbacks.judge], dtype=np.int64)
         self._width = program.packing.words
         self._size = self._width + RECORD
-        share = max(1, min(SHARE, RECORDS // max(1, instances)))
-        self.run = share * self.threads
-        most = self.run * max(1, instances)
+        self._share = max(1, min(SHARE, RECORDS // max(1, instances)))
+        self.run = self._share * self.threads
+        most = self._share * max(1, instances)
         self._records = [np.empty(most * self._size, dtype=np.uint64) for _ in range(self.threads)]
         self._owned = [np.empty((self.threads, most), dtype=np.uint32) for _ in range(self.threads)]
         self._fresh = [np.empty(most, dtype=np.uint8) for _ in range(self.threads)]
         self._ran = np.zeros((self.threads, instances), dtype=np.uint8)
         self._tables = [np.zeros(1024 * self._width, dtype=np.uint64) for _ in range(self.threads)]
         self._held = [0] * self.threads
-        self._order = np.empty(1024 * self._width, dtype=np.uint64)
-        self._parent = np.empty(1024, dtype=np.int32)
+        self._order: Words = np.empty(1024 * self._width, dtype=np.uint64)
+        self._parent: Numbers = np.empty(1024, dtype=np.int32)
         self._length = 0
         self._pool = ThreadPoolExecutor(self.threads - 1) if self.threads > 1 else None
 
@@ -113,15 +113,9 @@ class NativeEngine:
         """From which state each was first reached."""
         return self._parent[: self._length][numbers]
 
-    def look(self, number: int) -> Look:
-        """The events of a state, and its steps."""
-        (tally, *_), _ = self._expand(number, number + 1, ALL)
-        rows = self._records[0][: int(tally[0]) * self._size].reshape(-1, self._size)
-        steps = []
-        for row in rows.tolist():
-            mark, events = row[self._width], row[self._width + 1]
-            steps.append((mark & LABELS, events, () if mark & CUT else tuple(row[: self._width])))
-        return kernels.judged(self._addresses, self._order, number, self._width) & EVENTS, steps
+    def look(self, numbers: Sequence[int]) -> list[Look]:
+        """The events of states, and their steps."""
+        return [self._look(number) for number in numbers]
 
     def graph(self, last: int) -> tuple[Sequence[int], Sequence[int], Sequence[int]]:
         """Take every step once more, and look up where it leads."""
@@ -130,12 +124,10 @@ class NativeEngine:
         kernels.listed(self._order, self._length, places, mask, self._width)
         offsets = np.zeros(last + 1, dtype=np.int64)
         targets, labels = [], []
-        for first in range(0, last, self.run):
-            (tally, *_), _ = self._expand(first, min(first + self.run, last), np.uint64(0), alone=True)
+        for first in range(0, last, self._share):
+            (tally, *_), _ = self._expand(first, min(first + self._share, last), np.uint64(0), alone=True)
             found, by = (np.empty(int(tally[1]), dtype=np.int32) for _ in range(2))
-            kernels.targets(
-                self._records[0], int(tally[0]), self._order, places, mask, self._width, offsets, found, by
-            )
+            kernels.targets(self._records[0], int(tally[0]), self._order, places, mask, self._width, offsets, found, by)
             targets.append(found)
             labels.append(by)
         return tuple(one.tolist() for one in (np.cumsum(offsets), np.concatenate(targets), np.concatenate(labels)))
@@ -145,12 +137,21 @@ class NativeEngine:
         if self._pool is not None:
             self._pool.shutdown()
 
+    def _look(self, number: int) -> Look:
+        (tally, *_), _ = self._expand(number, number + 1, ALL)
+        rows = self._records[0][: int(tally[0]) * self._size].reshape(-1, self._size)
+        steps = []
+        for row in rows.tolist():
+            mark, events = row[self._width], row[self._width + 1]
+            steps.append((mark & LABELS, events, () if mark & CUT else tuple(row[: self._width])))
+        return kernels.judged(self._addresses, self._order, number, self._width) & EVENTS, steps
+
     def _expand(
         self, first: int, last: int, pending: np.uint64, *, alone: bool = False
     ) -> tuple[list[npt.NDArray[np.int64]], list[npt.NDArray[np.int64]]]:
         """Tallies and first events by share; one thread takes all of few states."""
         self._ran[:] = 0
-        parts = 1 if alone or last - first < FEW else self.threads
+        parts = 1 if alone or last - first < min(FEW, self._share) else self.threads
         cuts = [first + (last - first) * part // parts for part in range(parts + 1)]
         tallies = [np.zeros(6 + self.threads, dtype=np.int64) for _ in range(parts)]
         events = [np.full((64, 2), -1, dtype=np.int64) for _ in range(parts)]
@@ -260,7 +261,10 @@ def _earliest(events: list[npt.NDArray[np.int64]]) -> dict[int, tuple[int, int]]
     return found
 
 
-def _grown(array: npt.NDArray[np.generic], used: int, needed: int) -> npt.NDArray[np.generic]:
+S = TypeVar("S", bound=np.generic)
+
+
+def _grown(array: npt.NDArray[S], used: int, needed: int) -> npt.NDArray[S]:
     if needed <= len(array):
         return array
     larger = np.empty(max(needed, len(array) * 3 // 2), dtype=array.dtype)

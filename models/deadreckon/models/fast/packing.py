@@ -55,6 +55,10 @@ class Place:
         """The bits of its word that are its own."""
         return ((1 << self.width) - 1) << self.shift
 
+    def holds_place(self, other: Place) -> bool:
+        """Whether *other* lies inside."""
+        return other.word == self.word and not other.mask & ~self.mask and other.width > 0
+
     def holds(self, value: int) -> bool:
         """Whether *value* fits."""
         return 0 <= value - self.low < 1 << self.width

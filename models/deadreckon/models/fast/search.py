@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 import attrs
 import numpy as np
@@ -13,20 +13,20 @@ from deadreckon.spec import InternalError
 from .. import expr as ir
 from ..exploration import Bounds, Exploration, Graph
 from ..layout import Flat
-from ..search import FIRST, SAMPLE, OnProgress, PlainSearch, Search, Subject
+from ..search import SAMPLE, OnProgress, PlainSearch, Search, Subject
 from . import dataflow, packing
 from .dataflow import Judged, Program
-from .engine import Advance, Engine, Misfit, Numbers
+from .engine import Advance, Engine, Look, Misfit, Numbers
 from .packing import Range
 
-COMPARED = 1_000
+COMPARED = 500
 """States, spread over all, of which a compiled engine is compared with the machine's own functions by default."""
 
 
 def explore_compiled(
     probe: PlainSearch, engine: str, bounds: Bounds, on_progress: OnProgress, *, keep_graph: bool
 ) -> Exploration:
-    """Explore the subject of *probe*, whose states say what the fields hold; where they don't, begin again with wider fields.
+    """Explore the subject of *probe*, whose states say what fields hold; if one holds more, begin again with it wider.
 
     Raises:
         Unsuitable: the machine is too large for the engine.
@@ -143,35 +143,36 @@ class CompiledSearch(Search):
     def _compare(self) -> None:
         """Run the Python code and the machine's own functions on some of the states, and compare.
 
+        The states that the probe saw were compared as the plain search compares them; these lie all over.
+
         Raises:
             InternalError: they differ.
         """
         every = max(1, self.expanded // COMPARED) if self.compare_every is None else self.compare_every
-        if not every:
-            return
-        for turn, number in enumerate(range(0, self.expanded, every)):
+        numbers = range(0, self.expanded, every) if every else range(0)
+        for turn, (number, seen) in enumerate(zip(numbers, self.machinery.look(numbers), strict=True)):
             state = self._state(number)
             found = self.subject.code.successors(state)
             self.result.compared += len(found)
-            self._compare_engine(number, state, found)
+            expected = self._look(state, found)
+            if seen != expected:
+                raise InternalError(
+                    f"{self.subject.traced.machine.name}: engine {self.machinery.name} and the plain code differ on "
+                    f"{state}: {seen} and {expected}"
+                )
             self.subject.validator.edges(state, found)
-            if number < FIRST or turn % SAMPLE == 0:
+            if turn % SAMPLE == 0:
                 self.subject.validator.everything(state, found)
 
-    def _compare_engine(self, number: int, state: Flat, found: list[tuple[int, Flat]]) -> None:
-        subject = self.subject
-        steps = []
+    def _look(self, state: Flat, found: list[tuple[int, Flat]]) -> Look:
+        """What an engine ought to see, from the plain code."""
+        subject, steps = self.subject, []
         for label, after in found:
             met = {id: subject.code.steps[id][label](state) for id in self.step_rules}
             packed = self.packing.pack(subject.symmetry.canonical(after)) if subject.within(after) else ()
             steps.append((label, self._events(met), packed))
         events = self._events({id: subject.code.claims[id](state) for id in self.state_rules})
-        expected = events, [step for step in steps if step[1] or step[2]]
-        if self.machinery.look(number) != expected:
-            raise InternalError(
-                f"{subject.traced.machine.name}: engine {self.machinery.name} and the plain code differ on {state}: "
-                f"{self.machinery.look(number)} and {expected}"
-            )
+        return events, [step for step in steps if step[1] or step[2]]
 
     def _events(self, verdicts: Mapping[str, bool]) -> int:
         """The word of events, from what each rule says: an *always* rule is an event where it does not hold."""
@@ -201,6 +202,6 @@ def _engine(name: str, program: Program) -> Engine:
     from .native_engine import NativeEngine  # here: without numba there is NumPy
 
     digest = program.digest()
-    for module in (dataflow, packing):
-        digest.update(Path(module.__file__).read_bytes())
+    for module in (dataflow, packing):  # A change of these makes other machine code of the same program.
+        digest.update(inspect.getsource(module).encode())
     return NativeEngine(program, digest.hexdigest())
