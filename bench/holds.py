@@ -7,9 +7,10 @@ rejection kill the hold, so that a later grant strands it. Expiry is the safe di
 tick may not pass a deadline or a re-arm that is due, and it is one step however many holds are parked.
 
 The sizes are machines, so the command takes them; S5 to S7 are the sizes that other checkers were measured with, and
-``small`` is quick.
+``small`` is quick. Any other size is made of ``machine``, whose bounds are ``holds``, ``deadline`` and ``failures``.
 
     deadreckon check bench/holds.py:S5
+    deadreckon check bench/holds.py:machine --bound holds=4 --bound deadline=2
     deadreckon defects bench/holds.py:small broken-door
 
 =====  ===========  =========  ==========  =====  ============================
@@ -22,8 +23,7 @@ S7     4, 3, 2, 1   9,706,230  50,613,012     21  474,804 (``S7_SYMMETRIC``)
 =====  ===========  =========  ==========  =====  ============================
 
 TLC's *generated* counts the initial state too, so it is our edges + 1. TLC's *depth* counts the states of the longest
-shortest path and ours its steps, so it is our depth + 1. The policy is kept symbolic by the proofs; N is a shape, so
-each N has an initial state of its own.
+shortest path and ours its steps, so it is our depth + 1.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from enum import Enum
 
 import attrs
 
-from deadreckon.spec import Among, Machine, Variant, action, always, require, scope, sometimes, swap
+from deadreckon.spec import Machine, Variant, action, always, each, require, scope, sometimes, swap
 
 SOURCE = "Holds.tla, the model of the same protocol for TLC"
 
@@ -96,20 +96,9 @@ def idle() -> Hold:
     return Hold(Phase.IDLE, Verdict.NONE, 0, 0, 0)
 
 
-def two() -> State:
-    return State(True, 0, (idle(), idle()))
-
-
-def three() -> State:
-    return State(True, 0, (idle(), idle(), idle()))
-
-
-def four() -> State:
-    return State(True, 0, (idle(), idle(), idle(), idle()))
-
-
-def five() -> State:
-    return State(True, 0, (idle(), idle(), idle(), idle(), idle()))
+def initial(holds: int = 3) -> State:
+    """The stream is up, and nobody has asked for anything."""
+    return State(True, 0, tuple(idle() for _ in range(holds)))
 
 
 # Helpers, some of which the variants replace.
@@ -311,10 +300,6 @@ def capped(policy: Policy, state: State) -> bool:
     return any(waits_longest(policy, one) for one in state.holds)
 
 
-def everything(state: State) -> bool:
-    return True
-
-
 def unsettled(hold: Hold) -> bool:
     return hold.phase == Phase.IDLE or parked(hold)
 
@@ -330,49 +315,55 @@ VARIANTS = (
     Variant("stray-timer", "Backoff", "expiry leaves the timer", (swap(expired, expired_with_its_timer),)),
 )
 
-INITIAL = {2: two, 3: three, 4: four, 5: five}
+
+EACH = each("holds")
+
+machine = Machine(
+    name="holds",
+    title="A hold survives every failure of the stream, and settles as its resolution says.",
+    state=State,
+    policy=Policy,
+    policy_valid=policy_is_valid,
+    initial=(initial,),
+    actions=(
+        action(request, hold=EACH),
+        action(resolve, hold=EACH),
+        action(deliver, hold=EACH),
+        action(rearm, hold=EACH),
+        action(expire, hold=EACH),
+        action(stream_fail),
+        action(stream_up),
+        action(tick),
+    ),
+    rules=(safe, no_zombie, backoff, type_ok, settles, survives, capped),
+    scopes=(scope("size", why="deadline and failures bound it", policy=Policy(3, 1, (1, 2))),),
+    terminal=at_rest,
+    variants=VARIANTS,
+)
 
 
-def holds(n: int, deadline: int, failures: int, level: int, *, symmetric: bool = False) -> Machine:
+def sized(n: int, deadline: int, failures: int, level: int, *, symmetric: bool = False) -> Machine:
     """The machine of one size.
 
     Args:
-        n: how many holds, 2 to 5.
+        n: how many holds.
         deadline: D, in ticks.
         failures: F, how often the stream may fail.
         level: B, the highest level of backoff.
         symmetric: whether the explorer keeps one state for all permutations of the holds.
     """
-    one = Among(tuple(range(n)))
     policy = Policy(deadline, failures, tuple(2**at for at in range(level + 1)))
-    return Machine(
+    return attrs.evolve(
+        machine.sized(holds=n),
         name=f"holds-{n}-{deadline}-{failures}-{level}{'-symmetric' if symmetric else ''}",
-        title="A hold survives every failure of the stream, and settles as its resolution says.",
-        state=State,
-        policy=Policy,
-        policy_valid=policy_is_valid,
-        initial=(INITIAL[n],),
-        actions=(
-            action(request, hold=one),
-            action(resolve, hold=one),
-            action(deliver, hold=one),
-            action(rearm, hold=one),
-            action(expire, hold=one),
-            action(stream_fail),
-            action(stream_up),
-            action(tick),
-        ),
-        rules=(safe, no_zombie, backoff, type_ok, settles, survives, capped),
-        scopes=(scope("size", why="deadline and failures bound it", within=everything, policy=policy),),
-        terminal=at_rest,
+        scopes=(scope("size", why="deadline and failures bound it", policy=policy),),
         interchangeable=(("holds",),) if symmetric else (),
-        variants=VARIANTS,
     )
 
 
-small = holds(2, 2, 1, 1)
-S5 = holds(3, 3, 1, 1)
-S6 = holds(4, 2, 1, 1)
-S7 = holds(4, 3, 2, 1)
-S6_SYMMETRIC = holds(4, 2, 1, 1, symmetric=True)
-S7_SYMMETRIC = holds(4, 3, 2, 1, symmetric=True)
+small = sized(2, 2, 1, 1)
+S5 = sized(3, 3, 1, 1)
+S6 = sized(4, 2, 1, 1)
+S7 = sized(4, 3, 2, 1)
+S6_SYMMETRIC = sized(4, 2, 1, 1, symmetric=True)
+S7_SYMMETRIC = sized(4, 3, 2, 1, symmetric=True)

@@ -330,10 +330,6 @@ def seals(state: State) -> bool:
 LEMMAS = (one_owner, at_limit, in_flight, conserved)
 
 
-def everything(state: State) -> bool:
-    return True
-
-
 def on_its_way(pc: Pc) -> bool:
     return pc != Pc.IDLE and pc != Pc.DONE
 
@@ -386,7 +382,7 @@ def recovery(limit: int, crashes: int, *, incidents: tuple[int, ...] = (0, 1), s
             action(crash),
         ),
         rules=(no_lost, no_phantom, bounded, sealed, *LEMMAS, seals),
-        scopes=(scope("size", why="the crashes bound it", within=everything, policy=Policy(limit, crashes)),),
+        scopes=(scope("size", why="the crashes bound it", policy=Policy(limit, crashes)),),
         terminal=at_rest,
         interchangeable=SLOTS_THEN_INCIDENTS if symmetric else (),
         variants=VARIANTS,

@@ -20,7 +20,7 @@ from deadreckon.models.audit import Audit, Filters, Report
 from deadreckon.models.audit_run import Run
 from deadreckon.models.audit_words import KEPT, KEPT_IF_NAMED, Line
 from deadreckon.models.layout import Field, Layout, assembled, parts, position
-from deadreckon.spec import UNLIMITED, SpecError
+from deadreckon.spec import UNLIMITED, Machine, SpecError
 from tests.cover.test_audit_incident import AT_THE_LIMIT, DEAD, SEALED, dies, lines, run, story
 
 LOGS = Path(__file__).parent / "logs"
@@ -76,9 +76,8 @@ def given(domain: object, word: str) -> object:
     return UNLIMITED if word == "unlimited" else int(word)
 
 
-def really(run: Run, action: str, before: tuple[object, object]) -> tuple[object, object]:
+def really(machine: Machine, policy: object, action: str, before: tuple[object, object]) -> tuple[object, object]:
     """What the machine's own functions make of a step that was read back."""
-    machine, policy = run.machine, run.policy
     name, _, told = action.removesuffix(")").partition(" (")
     domains = machine.action(name).domains
     words = dict(one.split(" ", 1) for one in told.split(", ") if one)
@@ -105,7 +104,7 @@ def check(run: Run) -> list[str]:
         if action == NO_ACTION:
             assert before == after
         elif action not in (TAKEN_OVER, ASSUMED):
-            assert really(run, action, before) == after, action
+            assert really(run.machine, run.policy, action, before) == after, action
     assert all(one.values["states_fitting"] >= 1 for one in trace.states)
     return actions
 

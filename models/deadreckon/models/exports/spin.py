@@ -1,0 +1,120 @@
+"""Runs SPIN on a model that :mod:`promela` wrote, and reads what it found. Needs ``spin`` and a C compiler."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+import attrs
+
+from deadreckon.spec import EnvironmentFault, InternalError
+
+from .promela import Promela
+
+DEPTH = 2_000_000
+"""Of the search, which goes depth first: about 50 bytes each."""
+
+_TROUBLE = ("max search depth too small", "out of memory", "MEMLIM", "Search not completed", "VECTORSZ")
+
+
+@attrs.frozen
+class Spun:
+    """What SPIN found: the states of the machine, its transitions (see :mod:`promela`), and its verdicts by rule.
+
+    ``reached`` are those *sometimes* rules that are reached; ``seconds`` is the search, ``built_seconds`` what went
+    before it, ``megabytes`` the memory that SPIN says it used.
+    """
+
+    states: int
+    transitions: int
+    violated: frozenset[str]
+    reached: frozenset[str]
+    deadlock: bool
+    seconds: float
+    built_seconds: float
+    megabytes: float
+
+
+def missing() -> str:
+    """Which of the programs that are needed is not installed; empty if none."""
+    return next((name for name in ("spin", "cc") if shutil.which(name) is None), "")
+
+
+def spin(
+    model: Promela, *, witnesses: bool = True, depth: int = DEPTH, megabytes: int = 8_000, optimise: str = "-O2"
+) -> Spun:
+    """Search every state of *model*, exactly: no state is hashed away, and none is left out by partial orders.
+
+    Args:
+        model: what to search.
+        witnesses: whether *sometimes* rules are judged too.
+        depth: steps that the search may go down; it takes memory beforehand.
+        megabytes: memory that it may take.
+        optimise: of the C compiler; -O0 compiles five times as fast, for models that are searched in no time.
+
+    Raises:
+        EnvironmentFault: when SPIN or the compiler is missing or fails, or the search ended early.
+        InternalError: when the model is not what SPIN takes it for.
+    """
+    with tempfile.TemporaryDirectory(prefix="deadreckon-spin-") as name:
+        folder = Path(name)
+        (folder / "model.pml").write_text(model.text, encoding="ascii")
+        started = time.monotonic()
+        _run(folder, "spin", "-a", *(["-DWITNESS"] if witnesses else []), "model.pml")
+        # Without reduction, so that it is every state; without hash-compact, which loses states in silence.
+        options = ("-w", "-DSAFETY", "-DNOREDUCE", f"-DMEMLIM={megabytes}")
+        _run(folder, "cc", optimise, *options, "-o", "pan", "pan.c")
+        built = time.monotonic()
+        said = _run(folder, "./pan", "-n", f"-m{depth}", "-c0")
+        return read(model, said, time.monotonic() - built, built - started)
+
+
+def read(model: Promela, said: str, seconds: float = 0.0, built_seconds: float = 0.0) -> Spun:
+    """What SPIN *said* of *model*.
+
+    Raises:
+        EnvironmentFault: when the search ended early.
+        InternalError: when the model is not what SPIN takes it for.
+    """
+    for trouble in _TROUBLE:
+        if trouble in said:
+            raise EnvironmentFault(f"SPIN ended early ({trouble}), so it has no verdict: give it more depth or memory")
+    flags = set()
+    for message in re.findall(r"^pan:\d+: (.*) \(at depth -?\d+\)$", said, re.MULTILINE):
+        named = re.fullmatch(r"assertion violated \s*!?\(?(\w+)\)?", message)
+        if named is None or named[1] not in (*model.flags, model.deadlock):
+            raise InternalError(f"the Promela model went wrong: {message}")
+        flags.add(named[1])
+    rules = {model.flags[flag]: flag for flag in flags if flag != model.deadlock}
+    return Spun(
+        int(_figure(said, r"(\d+) states, stored")) - (model.starts > 1),
+        int(_figure(said, r"(\d+) transitions")),
+        frozenset(id for id, flag in rules.items() if flag not in model.witnesses),
+        frozenset(id for id, flag in rules.items() if flag in model.witnesses),
+        model.deadlock in flags,
+        seconds,
+        built_seconds,
+        float(_figure(said, r"([\d.]+)\s+total actual memory usage")),
+    )
+
+
+def _figure(said: str, pattern: str) -> str:
+    found = re.search(rf"^\s*{pattern}", said, re.MULTILINE)
+    if found is None:
+        raise EnvironmentFault(f"SPIN said nothing of its search: {said[-500:]}")
+    return found[1]
+
+
+def _run(folder: Path, *command: str) -> str:
+    try:
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    except OSError as fault:
+        raise EnvironmentFault(f"{command[0]} can't be run: {fault}") from fault
+    said = done.stdout + done.stderr
+    if done.returncode != 0 and command[0] != "./pan":
+        raise EnvironmentFault(f"{' '.join(command)} failed: {said[-2000:]}")
+    return said
