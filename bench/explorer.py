@@ -7,7 +7,8 @@ Engines: ``plain``, ``numpy`` and ``numba`` are ours; ``spin`` runs the Promela 
 they are installed or given; ``spin-by-hand`` runs a Promela model that somebody wrote by hand. Each run is a process of
 its own, start-up included in its wall time, and its peak memory is that of the largest process in it. Runs are
 interleaved: all engines, then all again. A machine that is shared is noisy, so what counts is the ratio to the first
-engine, taken round by round; the table has the medians. The counts of all engines must agree, or it ends with 1.
+engine, taken round by round, and CPU time, which neighbours disturb less; the table has the medians. All engines must
+find the same counts, or it ends with 1.
 """
 
 from __future__ import annotations
@@ -59,10 +60,11 @@ class Found:
 
 @attrs.frozen
 class Run:
-    """One process: what it found, how long it took in all, and its peak memory."""
+    """One process: what it found, how long it took in all, on all cores together, and its peak memory."""
 
     found: Found
     wall_seconds: float
+    cpu_seconds: float
     megabytes: float
 
 
@@ -173,7 +175,7 @@ def run(engine: str, given: Given) -> Run | str:
     if child.returncode:
         return complaint.strip().splitlines()[-1] if complaint.strip() else f"not within {LIMIT_SECONDS:g} s"
     unit = 1 if sys.platform == "darwin" else 1024
-    return Run(Found(**json.loads(said)), took, used.ru_maxrss * unit / 1e6)
+    return Run(Found(**json.loads(said)), took, used.ru_utime + used.ru_stime, used.ru_maxrss * unit / 1e6)
 
 
 def measured(given: Given, engines: Sequence[str], rounds: int) -> dict[str, list[Run]]:
@@ -200,13 +202,14 @@ def table(given: Given, runs: dict[str, list[Run]]) -> None:
     first = next(iter(runs.values()))
     found = first[0].found
     print(f"\n### {resolve(given.machine).name}: {found.states:,} states\n")
-    print("| engine | wall, s | of the first | search, s | distinct states/s | peak MB | bytes/state |")
-    print("| --- | ---: | ---: | ---: | ---: | ---: | ---: |")
+    print("| engine | wall, s | of the first | CPU, s | search, s | distinct states/s | peak MB | bytes/state |")
+    print("| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |")
     for engine, each in runs.items():
         ratio = median(one.wall_seconds / other.wall_seconds for one, other in zip(each, first, strict=False))
         search, peak = median(one.found.search_seconds for one in each), median(one.megabytes for one in each)
         wall, states = median(one.wall_seconds for one in each), found.states
-        figures = f"{wall:.2f} | {ratio:.3f} | {search:.2f} | {states / search:,.0f} | {peak:,.0f}"
+        cpu = median(one.cpu_seconds for one in each)
+        figures = f"{wall:.2f} | {ratio:.3f} | {cpu:.2f} | {search:.2f} | {states / search:,.0f} | {peak:,.0f}"
         print(f"| {engine} | {figures} | {peak * 1e6 / states:,.0f} |", flush=True)
 
 
