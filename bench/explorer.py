@@ -1,13 +1,15 @@
 """The same model within the same bounds by every explorer, in one run: states a second, wall time, memory.
 
-    python bench/explorer.py [--size S6 | --machine REFERENCE] [--engine ENGINE ...] [--rounds N] [--plot FILE.png]
-                             [--tlc tla2tools.jar] [--promela "holds.pml -DN=4 -DD=2 -DF=1 -DB=1"]
+    python bench/explorer.py [--size S6 | --machine REFERENCE [--bound NAME=VALUE ...]] [--engine ENGINE ...]
+                             [--rounds N] [--plot FILE.png] [--tlc tla2tools.jar]
+                             [--promela "holds.pml -DN=4 -DD=2 -DF=1 -DB=1"]
 
 Engines: ``plain``, ``numpy`` and ``numba`` are ours; ``spin`` runs the Promela that we export, and ``tlc`` the TLA+, where
 they are installed or given; ``spin-by-hand`` runs a Promela model that somebody wrote by hand. Each run is a process of
 its own, start-up included in its wall time, and its peak memory is that of the largest process in it. Runs are
 interleaved: all engines, then all again. A machine that is shared is noisy, so what counts is the ratio to the first
-engine, taken round by round; the table has the medians. The counts of all engines must agree, or it ends with 1.
+engine, taken round by round, and CPU time, which neighbours disturb less; the table has the medians. All engines must
+find the same counts, or it ends with 1.
 """
 
 from __future__ import annotations
@@ -29,9 +31,12 @@ from pathlib import Path
 
 import attrs
 
+from deadreckon.cli.bounds import written
 from deadreckon.cli.references import resolve
+from deadreckon.models.bounding import with_bounds
 from deadreckon.models.explorer import Bounds, explore
 from deadreckon.models.relation import relation
+from deadreckon.spec import Machine
 
 HERE = Path(__file__).parent
 BOUNDS = Bounds(max_states=200_000_000, max_megabytes=16_000)
@@ -42,9 +47,20 @@ LIMIT_SECONDS = 1_200.0
 class Given:
     """What an engine is to explore, and what it needs beside it."""
 
-    machine: str
+    reference: str
+    bounds: tuple[str, ...]
     tlc: str
     promela: str
+
+    @property
+    def title(self) -> str:
+        """The machine's name, and its bounds where they are not its own."""
+        return " ".join((self.machine.name, *self.bounds))
+
+    @property
+    def machine(self) -> Machine:
+        """The machine within its bounds."""
+        return with_bounds(resolve(self.reference), tuple(map(written, self.bounds)))
 
 
 @attrs.frozen
@@ -59,10 +75,11 @@ class Found:
 
 @attrs.frozen
 class Run:
-    """One process: what it found, how long it took in all, and its peak memory."""
+    """One process: what it found, how long it took in all, on all cores together, and its peak memory."""
 
     found: Found
     wall_seconds: float
+    cpu_seconds: float
     megabytes: float
 
 
@@ -71,7 +88,7 @@ class Run:
 
 def plain(given: Given) -> Found:
     """The explorer that is the reference for meaning."""
-    found = explore(resolve(given.machine), bounds=BOUNDS, compare_every=0)
+    found = explore(given.machine, bounds=BOUNDS, compare_every=0)
     _sound(found.stopped, found.violated)
     return Found(found.states, found.edges, found.depth, found.seconds)
 
@@ -82,7 +99,7 @@ def spun(given: Given) -> Found:
     from deadreckon.models.exports.promela import promela
     from deadreckon.models.exports.spin import spin
 
-    machine = resolve(given.machine)
+    machine = given.machine
     found = spin(promela(model(relation(machine), machine.scopes[0])), witnesses=False)
     _sound("", found.violated)
     return Found(found.states, 0, 0, found.seconds)
@@ -106,7 +123,7 @@ def checked_by_tlc(given: Given) -> Found:
     """TLC on the TLA+ that we write."""
     from deadreckon.models.exports.tla import tla, tla_config
 
-    machine = resolve(given.machine)
+    machine = given.machine
     traced = relation(machine)
     text = tla(traced, machine.scopes[0])
     module = re.search(r"MODULE (\w+)", text)
@@ -156,7 +173,8 @@ def _number(said: str, pattern: str) -> int:
 
 def run(engine: str, given: Given) -> Run | str:
     """*engine* in a process of its own; why there is no result, if there is none."""
-    command = [sys.executable, __file__, "--one", engine, "--machine", given.machine]
+    command = [sys.executable, __file__, "--one", engine, "--machine", given.reference]
+    command += [f"--bound={one}" for one in given.bounds]
     command += ["--tlc", given.tlc, "--promela", given.promela]
     begun = time.monotonic()
     child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -173,7 +191,7 @@ def run(engine: str, given: Given) -> Run | str:
     if child.returncode:
         return complaint.strip().splitlines()[-1] if complaint.strip() else f"not within {LIMIT_SECONDS:g} s"
     unit = 1 if sys.platform == "darwin" else 1024
-    return Run(Found(**json.loads(said)), took, used.ru_maxrss * unit / 1e6)
+    return Run(Found(**json.loads(said)), took, used.ru_utime + used.ru_stime, used.ru_maxrss * unit / 1e6)
 
 
 def measured(given: Given, engines: Sequence[str], rounds: int) -> dict[str, list[Run]]:
@@ -199,14 +217,15 @@ def table(given: Given, runs: dict[str, list[Run]]) -> None:
     """Print the medians in Markdown."""
     first = next(iter(runs.values()))
     found = first[0].found
-    print(f"\n### {resolve(given.machine).name}: {found.states:,} states\n")
-    print("| engine | wall, s | of the first | search, s | distinct states/s | peak MB | bytes/state |")
-    print("| --- | ---: | ---: | ---: | ---: | ---: | ---: |")
+    print(f"\n### {given.title}: {found.states:,} states\n")
+    print("| engine | wall, s | of the first | CPU, s | search, s | distinct states/s | peak MB | bytes/state |")
+    print("| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |")
     for engine, each in runs.items():
         ratio = median(one.wall_seconds / other.wall_seconds for one, other in zip(each, first, strict=False))
         search, peak = median(one.found.search_seconds for one in each), median(one.megabytes for one in each)
         wall, states = median(one.wall_seconds for one in each), found.states
-        figures = f"{wall:.2f} | {ratio:.3f} | {search:.2f} | {states / search:,.0f} | {peak:,.0f}"
+        cpu = median(one.cpu_seconds for one in each)
+        figures = f"{wall:.2f} | {ratio:.3f} | {cpu:.2f} | {search:.2f} | {states / search:,.0f} | {peak:,.0f}"
         print(f"| {engine} | {figures} | {peak * 1e6 / states:,.0f} |", flush=True)
 
 
@@ -249,6 +268,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--size", default="S6", help="one of bench/holds.py")
     parser.add_argument("--machine", help="what deadreckon check takes, instead of a size")
+    parser.add_argument("--bound", action="append", default=[], metavar="NAME=VALUE", help="as in deadreckon check")
     parser.add_argument("--engine", action="append", choices=ENGINES, help="repeatable; the first is the reference")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--plot", help="a PNG file")
@@ -256,7 +276,8 @@ def main() -> int:
     parser.add_argument("--promela", default="", help="a model for spin-by-hand, with options of spin")
     parser.add_argument("--one", choices=ENGINES, help=argparse.SUPPRESS)
     asked = parser.parse_args()
-    given = Given(asked.machine or f"{HERE / 'holds.py'}:{asked.size}", asked.tlc, asked.promela)
+    reference = asked.machine or f"{HERE / 'holds.py'}:{asked.size}"
+    given = Given(reference, tuple(asked.bound), asked.tlc, asked.promela)
     if asked.one:
         print(json.dumps(attrs.asdict(ENGINES[asked.one](given))))
         return 0
@@ -267,7 +288,7 @@ def main() -> int:
         return 2
     table(given, runs)
     if asked.plot:
-        plot(asked.plot, resolve(given.machine).name, runs)
+        plot(asked.plot, given.title, runs)
     return 0 if agree(runs) else 1
 
 

@@ -12,6 +12,7 @@ from functools import cache
 
 import attrs
 
+from deadreckon.models.bounding import Settings, own, with_bounds
 from deadreckon.models.explorer import Bounds, Exploration, Progress, explore
 from deadreckon.models.relation import Relation, relation
 from deadreckon.spec import DeadreckonError, Kind, Machine, Scope
@@ -28,13 +29,14 @@ Say = Callable[["Progress | str"], None]
 
 @attrs.frozen
 class Plan:
-    """What is asked: the engines, the depth and time of the solvers, the rules (all, if none is named)."""
+    """What is asked: the engines, the depth and time of the solvers, the rules (all, if none is named), other bounds."""
 
     engines: tuple[str, ...] = ENGINES
     depth: int = 8
     seconds: float | None = None
     rules: tuple[str, ...] = ()
     defects: bool = True
+    bounds: Settings = ()
 
     def asks(self, rule: str) -> bool:
         """Whether *rule* is to be checked."""
@@ -170,9 +172,14 @@ def perform(task: Task, say: Say) -> Finding:
         return Failed(explained(failure))
 
 
+def under(machine: Machine, plan: Plan) -> Machine:
+    """*machine* under those bounds of *plan* that it has."""
+    return with_bounds(machine, own(machine, plan.bounds))
+
+
 @cache
-def _traced(reference: str) -> Relation:
-    return relation(resolve(reference))
+def _traced(reference: str, plan: Plan) -> Relation:
+    return relation(under(resolve(reference), plan))
 
 
 def _scope(machine: Machine, name: str) -> Scope:
@@ -180,7 +187,7 @@ def _scope(machine: Machine, name: str) -> Scope:
 
 
 def _explore(task: Task, say: Say) -> Finding:
-    traced = _traced(task.reference)
+    traced = _traced(task.reference, task.plan)
     scope = _scope(traced.machine, task.subject)
     found = explore(traced.machine, scope, traced=traced, on_progress=say)
     rules = [rule for rule in traced.machine.rules if task.plan.asks(rule.id)]
@@ -205,7 +212,7 @@ def _explore(task: Task, say: Say) -> Finding:
 def _bounded(task: Task, say: Say) -> Finding:
     from deadreckon.proofs import bounded  # here, so that exploration does without solvers
 
-    traced = _traced(task.reference)
+    traced = _traced(task.reference, task.plan)
     scope = traced.machine.scopes[0]
     rules = [rule.id for rule in traced.machine.rules if rule.kind is Kind.ALWAYS and task.plan.asks(rule.id)]
     found = bounded(
@@ -234,7 +241,7 @@ def _prove(task: Task, say: Say) -> Finding:
     from deadreckon.proofs import prove
 
     seconds = task.plan.seconds or PROVE_SECONDS
-    found = prove(_traced(task.reference), seconds=seconds, on_rule=lambda rule: say(f"rule {rule}"))
+    found = prove(_traced(task.reference, task.plan), seconds=seconds, on_rule=lambda rule: say(f"rule {rule}"))
     return Proved(
         {
             id: Proven(one.verdict, one.method, one.solvers, one.seconds, one.detail)
@@ -245,8 +252,9 @@ def _prove(task: Task, say: Say) -> Finding:
 
 
 def _refute(task: Task, say: Say) -> Finding:
-    machine = resolve(task.reference).variant(task.subject)
-    rule_id = next(one.rule for one in resolve(task.reference).variants if one.name == task.subject)
+    sound = under(resolve(task.reference), task.plan)
+    machine = sound.variant(task.subject)
+    rule_id = next(one.rule for one in sound.variants if one.name == task.subject)
     rule = machine.rule(rule_id)
     traced = relation(machine)
     explorations: list[Exploration] = []

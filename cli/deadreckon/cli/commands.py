@@ -10,10 +10,12 @@ from collections.abc import Sequence
 import attrs
 import click
 
+from deadreckon.models.bounding import Settings
 from deadreckon.spec import CallerError, DeadreckonError, Machine
 
 from .auditing import audit
-from .checking import ENGINES, Plan, Task, defect_tasks, tasks
+from .bounds import bound_option, check_bounds
+from .checking import ENGINES, Plan, Task, defect_tasks, tasks, under
 from .conforming import conform
 from .display import Display, Pulse, console, defects_table, failure_line, rules_table, story_table
 from .exporting import Exports, itf_option, mermaid_option
@@ -81,8 +83,8 @@ class Asked:
     machine: Machine
 
 
-def asked(references: Sequence[str]) -> list[Asked]:
-    """The machines of *references*; all built-in ones, if there are none."""
+def asked(references: Sequence[str], plan: Plan | None = None) -> list[Asked]:
+    """The machines of *references*, under the bounds of *plan*; all built-in ones, if there are none."""
     found: dict[str, Asked] = {}
     for given in dict.fromkeys(references or built_in_names()):
         reference = absolute(given)
@@ -90,7 +92,10 @@ def asked(references: Sequence[str]) -> list[Asked]:
         other = found.setdefault(machine.name, Asked(given, reference, machine))
         if other.reference != reference:
             raise CallerError(f"{other.given} and {given} are both called {machine.name}: check them apart")
-    return list(found.values())
+    if plan is None:
+        return list(found.values())
+    check_bounds((one.machine for one in found.values()), plan.bounds)
+    return [attrs.evolve(one, machine=under(one.machine, plan)) for one in found.values()]
 
 
 def cores() -> int:
@@ -123,6 +128,7 @@ json_option = click.option("--json", "json_file", metavar="FILE", help="Write th
     "--engine", "engines", type=click.Choice(ENGINES), multiple=True, help="Use this one; repeatable.  [default: all]"
 )
 @click.option("--rule", "rules", multiple=True, metavar="ID", help="Check this rule alone; repeatable.")
+@bound_option
 @itf_option
 @mermaid_option
 def check(
@@ -135,6 +141,7 @@ def check(
     no_defects: bool,
     engines: tuple[str, ...],
     rules: tuple[str, ...],
+    bounds: Settings,
     itf_file: str | None,
     mermaid_file: str | None,
 ) -> None:
@@ -144,8 +151,8 @@ def check(
     checked. Variants are refuted by exploration, so without that engine they are left out. With --rule, only variants
     of that rule are refuted, and deadlocks and idle actions are not looked for.
     """
-    plan = Plan(engines or ENGINES, depth, seconds, tuple(dict.fromkeys(rules)), not no_defects)
-    found = asked(machines)
+    plan = Plan(engines or ENGINES, depth, seconds, tuple(dict.fromkeys(rules)), not no_defects, bounds)
+    found = asked(machines, plan)
     known = [rule.id for one in found for rule in one.machine.rules]
     for rule in plan.rules:
         if rule not in known:
@@ -172,6 +179,7 @@ def check(
 @click.argument("machine", required=False)
 @click.argument("name", required=False)
 @json_option
+@bound_option
 @itf_option
 @mermaid_option
 @jobs_option
@@ -179,6 +187,7 @@ def defects(
     machine: str | None,
     name: str | None,
     json_file: str | None,
+    bounds: Settings,
     itf_file: str | None,
     mermaid_file: str | None,
     jobs: int,
@@ -187,8 +196,8 @@ def defects(
 
     With NAME the shortest counterexample is printed, step by step.
     """
-    plan = Plan(engines=())
-    found = asked([machine] if machine else [])
+    plan = Plan(engines=(), bounds=bounds)
+    found = asked([machine] if machine else [], plan)
     if name is not None:
         found[0].machine.variant(name)  # refuses an unknown name
     target = Target.at(json_file) if json_file else None
@@ -211,13 +220,16 @@ def defects(
 @click.argument("machine")
 @click.option("--format", "form", type=click.Choice(FORMATS), default=FORMATS[0], show_default=True)
 @click.option("--field", help="The field that the diagram is about.  [default: the most telling one]")
-def show(machine: str, form: str, field: str | None) -> None:
+@click.option("--scope", metavar="NAME", help="The bounds of a model for another checker.  [default: the first]")
+@bound_option
+def show(machine: str, form: str, field: str | None, scope: str | None, bounds: Settings) -> None:
     """Print MACHINE: its outline, state, policy, actions with their guards, rules with their sources, variants.
 
-    The mermaid format is drawn from the explored states of the first scope, told apart by one field.
+    The mermaid format is drawn from the explored states of the first scope, told apart by one field. The promela format
+    is a model for SPIN, within the bounds of one scope.
     """
-    (one,) = asked([machine])
-    click.echo(shown(one.machine, form, field), nl=False)
+    (one,) = asked([machine], Plan(bounds=bounds))
+    click.echo(shown(one.machine, form, field, scope), nl=False)
 
 
 @command.command(epilog=LIMITS)

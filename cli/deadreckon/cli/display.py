@@ -16,6 +16,7 @@ from rich.text import Text
 from deadreckon.models.explorer import Progress
 from deadreckon.models.simulate import Advance
 
+from .bounds import told
 from .checking import Bound, Defect, Explored, Failed, Finding, Proved, Searched, Task
 from .traces import Story, counted
 from .verdicts import Failure, MachineReport, RuleReport
@@ -176,7 +177,7 @@ def rules_table(report: MachineReport) -> Table:
     edges = sum(scope.edges for scope in report.scopes)
     scopes = counted(len(report.scopes), "scope")
     size = f", {states:,} states, {edges:,} edges in {scopes}" if report.scopes else ""
-    table = Table(title=f"{report.machine.name}: rules{size}", title_justify="left")
+    table = Table(title=f"{report.machine.name}: rules{size}{_under(report)}", title_justify="left")
     for name in ("rule", "kind"):
         table.add_column(name, no_wrap=True)
     table.add_column("sentence", ratio=1)
@@ -188,6 +189,11 @@ def rules_table(report: MachineReport) -> Table:
             one.rule.id, kind, short(one.rule.sentence), verdict(one.explored), _bounded(one.bounded), _proved(one)
         )
     return table
+
+
+def _under(report: MachineReport) -> str:
+    bounds = ", ".join(told(report.bounds))
+    return f", under {bounds}" if bounds else ""
 
 
 def _bounded(bound: Bound | None) -> Text:
@@ -210,7 +216,7 @@ def short(sentence: str, limit: int = 72) -> str:
 
 def defects_table(report: MachineReport) -> Table:
     """One line for each known-bad variant."""
-    table = Table(title=f"{report.machine.name}: known-bad variants", title_justify="left")
+    table = Table(title=f"{report.machine.name}: known-bad variants{_under(report)}", title_justify="left")
     for name in ("variant", "rule", "verdict"):
         table.add_column(name, no_wrap=True)
     table.add_column("steps", justify="right")

@@ -14,8 +14,10 @@ from typing import TextIO
 
 import attrs
 
+from deadreckon.models.bounding import limits_of
 from deadreckon.spec import EnvironmentFault
 
+from .bounds import told
 from .checking import BOUNDED, DEFECT, EXPLORE, PROVE
 from .verdicts import UNKNOWN, Failure, MachineReport, RuleReport
 
@@ -100,14 +102,18 @@ def _machine(report: MachineReport) -> dict[str, object]:
         }
         for defect in report.defects
     }
+    bounds = dict(report.bounds)
     if not report.plan.engines:
-        return {"defects": defects}
+        return {**({"bounds": bounds} if bounds else {}), "defects": defects}
+    declared = {one.name: one for one in report.machine.scopes}
     return {
         "states": sum(scope.states for scope in report.scopes),
         "edges": sum(scope.edges for scope in report.scopes),
         "complete": report.complete,
         "fingerprint": next((scope.fingerprint for scope in report.scopes), None),
         "depth": report.plan.depth,
+        "bounds": bounds,
+        "sizes": dict(report.machine.sizes),
         "scopes": [
             {
                 "name": scope.scope,
@@ -116,6 +122,8 @@ def _machine(report: MachineReport) -> dict[str, object]:
                 "depth": scope.depth,
                 "complete": scope.complete,
                 "seconds": round(scope.seconds, 3),
+                "at_most": dict(declared[scope.scope].at_most),
+                "policy": limits_of(declared[scope.scope]),
             }
             for scope in report.scopes
         ],
@@ -157,6 +165,11 @@ def as_junit(reports: Sequence[MachineReport]) -> str:
     root = ET.Element("testsuites", name="deadreckon")
     for report in reports:
         suite = ET.SubElement(root, "testsuite", name=report.machine.name)
+        if report.bounds:
+            properties = ET.SubElement(suite, "properties")
+            for bound in told(report.bounds):
+                name, _, value = bound.rpartition("=")
+                ET.SubElement(properties, "property", name=f"bound {name}", value=value)
         left = list(report.failures)
         for engine, subject, sentence, seconds in _cases(report):
             case = _case(suite, report, engine, subject, seconds)
@@ -168,7 +181,7 @@ def as_junit(reports: Sequence[MachineReport]) -> str:
             _mark(case, failure, sentence)
         for failure in left:
             _mark(_case(suite, report, failure.engine, failure.subject, 0.0), failure, "")
-        suite.set("tests", str(len(suite)))
+        suite.set("tests", str(len(suite.findall("testcase"))))
         suite.set("failures", str(len(suite.findall("testcase/failure"))))
         suite.set("errors", str(len(suite.findall("testcase/error"))))
     ET.indent(root)

@@ -5,19 +5,26 @@ from __future__ import annotations
 import inspect
 import re
 import typing
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 
 import attrs
 
+from deadreckon.models.exports.model import model, scope_named
+from deadreckon.models.exports.promela import promela
 from deadreckon.models.relation import Relation, relation
-from deadreckon.spec import UNLIMITED, Among, Between, Domain, Machine
+from deadreckon.spec import UNLIMITED, Among, Between, CallerError, Domain, Machine, Scope
 
 from .diagram import mermaid
 from .traces import first_line, policy_words
 
 TEXT, MARKDOWN, MERMAID = "text", "markdown", "mermaid"
-FORMATS = (TEXT, MARKDOWN, MERMAID)
+FOR_CHECKERS: Mapping[str, Callable[[Relation, Scope], str]] = {
+    "promela": lambda traced, scope: promela(model(traced, scope)).text,
+}
+"""The formats that other model checkers read: one scope each."""
+
+FORMATS = (TEXT, MARKDOWN, MERMAID, *FOR_CHECKERS)
 SHORT_ROW = 72
 """Characters that every row of a table in the text form has at most beside its name, if rows are to be lines."""
 
@@ -32,9 +39,18 @@ class Section:
     rows: tuple[tuple[str, ...], ...] = ()
 
 
-def shown(machine: Machine, form: str, field: str | None) -> str:
-    """*machine* in *form*; *field* is what a diagram is about."""
+def shown(machine: Machine, form: str, field: str | None, scope: str | None = None) -> str:
+    """*machine* in *form*; *field* is what a diagram is about, *scope* what another checker is to search.
+
+    Raises:
+        CallerError: when there is no such scope, or the form has none.
+    """
+    if scope is not None and form not in FOR_CHECKERS:
+        raise CallerError(f"a scope is chosen for {' or '.join(FOR_CHECKERS)} alone; {form} has them all, or the first")
+    chosen = scope_named(machine, scope)
     traced = relation(machine)
+    if form in FOR_CHECKERS:
+        return FOR_CHECKERS[form](traced, chosen)
     if form == MERMAID:
         return mermaid(traced, field)
     write = _markdown if form == MARKDOWN else _text
@@ -64,8 +80,11 @@ def sections(traced: Relation) -> list[Section]:
         Section(
             "Scopes of exhaustive exploration",
             "",
-            ("scope", "bounds", "policy"),
-            tuple((one.name, one.why, policy_words(traced.policy_layout, one.policy)) for one in machine.scopes),
+            ("scope", "bounds", "at most", "policy"),
+            tuple(
+                (one.name, one.why, _horizons(one), policy_words(traced.policy_layout, one.policy))
+                for one in machine.scopes
+            ),
         ),
         Section(
             "Known-bad variants",
@@ -75,6 +94,10 @@ def sections(traced: Relation) -> list[Section]:
         ),
     ]
     return [section for section in found if section.prose or section.rows]
+
+
+def _horizons(scope: Scope) -> str:
+    return ", ".join(f"{path} {most}" for path, most in scope.at_most.items())
 
 
 def plain_words(text: str) -> str:

@@ -7,8 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import attrs
 
+from deadreckon.models.bounding import Settings, own
 from deadreckon.spec import Kind, Machine, Rule
 
+from .bounds import told
 from .checking import (
     BOUNDED,
     DEFECT,
@@ -69,6 +71,11 @@ class MachineReport:
     rules: tuple[RuleReport, ...]
     defects: tuple[Defect, ...]
     failures: tuple[Failure, ...]
+
+    @property
+    def bounds(self) -> Settings:
+        """The bounds that were asked for, and that the machine has."""
+        return own(self.machine, self.plan.bounds)
 
     @property
     def complete(self) -> bool:
@@ -141,7 +148,7 @@ class _Reporter:
     def failure(
         self, subject: str, engine: str, verdict: str, text: str, *options: str, story: Story | None = None
     ) -> Failure:
-        replay = f"deadreckon check {shlex.quote(self.reference)} {' '.join(options)}".strip()
+        replay = f"deadreckon check {shlex.quote(self.reference)} {' '.join((*options, *self.bound_options()))}".strip()
         return Failure(self.machine.name, subject, engine, verdict, text, replay, story)
 
     def broken(self) -> Iterator[Failure]:
@@ -168,6 +175,9 @@ class _Reporter:
         if engine != EXPLORE and self.plan.seconds is not None:
             options += ("--seconds", f"{self.plan.seconds:g}")
         return options
+
+    def bound_options(self) -> Iterator[str]:
+        yield from (f"--bound {shlex.quote(bound)}" for bound in told(own(self.machine, self.plan.bounds)))
 
     def rule_failures(self, one: RuleReport, scopes: tuple[Explored, ...]) -> Iterator[Failure]:
         subject = f"rule {one.rule.id}"
@@ -226,6 +236,7 @@ class _Reporter:
             if survives
             else f"rule {defect.rule}: {defect.detail or 'not decided'}"
         )
-        command = f"deadreckon defects {shlex.quote(self.reference)} {shlex.quote(defect.name)}"
+        bounds = "".join(f" {option}" for option in self.bound_options())
+        command = f"deadreckon defects {shlex.quote(self.reference)} {shlex.quote(defect.name)}{bounds}"
         verdict = VIOLATED if survives else UNKNOWN
         yield Failure(self.machine.name, f"variant {defect.name}", DEFECT, verdict, text, command)

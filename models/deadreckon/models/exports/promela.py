@@ -64,7 +64,7 @@ class _Document:
         self.words = words(self.state, self.fields, self.names)
         self.intervals = ranges(model)
         self.limit = limit(model, self.intervals)
-        if not self.limit and None in self.intervals:
+        if not self.limit:
             raise CallerError(f"{model.machine.name}: the numbers of scope {model.scope.name} don't fit into 32 bits")
         self.rules = [rule for rule in model.machine.rules if rule.kind is not Kind.EVENTUALLY]
         self.flags = {rule.id: self.names.fresh(f"{_prefix(rule)}_{rule.id}") for rule in self.rules}
@@ -206,11 +206,11 @@ class _Document:
                 yield f"  :: d_step {{ started = 1; {'; '.join(f'{name} = {int(one)}' for name, one in values)} }}"
             yield "  fi;"
         yield "  do"
-        for action, instances in self.model.steps_of.items():
+        for action in self.model.machine.actions:
+            instances = self.model.steps_of.get(action.name, ())
+            never = "" if instances else " It is never possible under this policy."
             yield ""
-            yield from commented(
-                f"{action}: {_first_line(self.model.machine.action(action).function.__doc__)}", indent="  "
-            )
+            yield from commented(f"{action.name}: {_first_line(action.function.__doc__)}{never}", indent="  ")
             for one in instances:
                 yield from (f"  {line}" if not line.startswith("#") else line for line in self._instance(one))
         yield ""

@@ -53,10 +53,14 @@ def limit(model: Model, intervals: tuple[Interval | None, ...]) -> int:
     roots += [*grounded.claims.values(), *grounded.triggers.values()]
     roots += [one for claims in grounded.steps.values() for one in claims]
     roots += [grounded.after(model.within, instance) for instance in grounded.instances]
-    for bits in range(30, 0, -1):
+    unknown = [at for at, interval in enumerate(intervals) if interval is None]
+    least = max((abs(start[at]) for start in model.initial for at in unknown), default=0)
+    for bits in range(30, least.bit_length() - 1, -1):
         most = (1 << bits) - 1
         values = _intervals(tuple(roots), {leaf: one or (-most, most) for leaf, one in known.items()})
-        if all(one is not None and max(map(abs, one)) <= HIGHEST for one in values.values()):
+        if all(
+            one is not None and max(map(abs, one)) <= HIGHEST for one in (*values.values(), *filter(None, intervals))
+        ):
             return most
     return 0
 

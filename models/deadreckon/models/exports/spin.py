@@ -11,7 +11,7 @@ from pathlib import Path
 
 import attrs
 
-from deadreckon.spec import EnvironmentFault, InternalError
+from deadreckon.spec import CallerError, EnvironmentFault, InternalError
 
 from .promela import Promela
 
@@ -58,6 +58,7 @@ def spin(
 
     Raises:
         EnvironmentFault: when SPIN or the compiler is missing or fails, or the search ended early.
+        CallerError: when a number outgrew 32 bits.
         InternalError: when the model is not what SPIN takes it for.
     """
     with tempfile.TemporaryDirectory(prefix="deadreckon-spin-") as name:
@@ -78,6 +79,7 @@ def read(model: Promela, said: str, seconds: float = 0.0, built_seconds: float =
 
     Raises:
         EnvironmentFault: when the search ended early.
+        CallerError: when a number outgrew 32 bits.
         InternalError: when the model is not what SPIN takes it for.
     """
     for trouble in _TROUBLE:
@@ -85,9 +87,11 @@ def read(model: Promela, said: str, seconds: float = 0.0, built_seconds: float =
             raise EnvironmentFault(f"SPIN ended early ({trouble}), so it has no verdict: give it more depth or memory")
     flags = set()
     for message in re.findall(r"^pan:\d+: (.*) \(at depth -?\d+\)$", said, re.MULTILINE):
+        if not message.startswith("assertion violated"):
+            raise InternalError(f"the Promela model went wrong: {message}")
         named = re.fullmatch(r"assertion violated \s*!?\(?(\w+)\)?", message)
         if named is None or named[1] not in (*model.flags, model.deadlock):
-            raise InternalError(f"the Promela model went wrong: {message}")
+            raise CallerError(f"a number outgrew the 32 bits that SPIN counts in: {message}")
         flags.add(named[1])
     rules = {model.flags[flag]: flag for flag in flags if flag != model.deadlock}
     return Spun(
