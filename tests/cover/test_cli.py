@@ -570,6 +570,7 @@ def lamp_report(
         None,
         frozenset(action.name for action in machine.actions),
         "f",
+        "plain",
     )
     always = [rule.id for rule in machine.rules if rule.kind is Kind.ALWAYS]
     solvers = ("z3", "cvc5")

@@ -13,7 +13,7 @@ from functools import cache
 import attrs
 
 from deadreckon.models.bounding import Settings, own, with_bounds
-from deadreckon.models.explorer import Bounds, Exploration, Progress, explore
+from deadreckon.models.explorer import AUTO, Bounds, Exploration, Progress, explore
 from deadreckon.models.relation import Relation, relation
 from deadreckon.spec import DeadreckonError, Kind, Machine, Scope
 
@@ -29,7 +29,10 @@ Say = Callable[["Progress | str"], None]
 
 @attrs.frozen
 class Plan:
-    """What is asked: the engines, the depth and time of the solvers, the rules (all, if none is named), other bounds."""
+    """What is asked: the engines, the depth and time of the solvers, the rules (all, if none is named), other bounds.
+
+    ``explorer`` is the engine of exploration, and ``megabytes`` the memory at which a process of it stops.
+    """
 
     engines: tuple[str, ...] = ENGINES
     depth: int = 8
@@ -37,6 +40,8 @@ class Plan:
     rules: tuple[str, ...] = ()
     defects: bool = True
     bounds: Settings = ()
+    explorer: str = AUTO
+    megabytes: int = Bounds().max_megabytes
 
     def asks(self, rule: str) -> bool:
         """Whether *rule* is to be checked."""
@@ -76,6 +81,7 @@ class Explored:
     deadlock: Story | None
     ran: frozenset[str]
     fingerprint: str
+    engine: str
 
 
 @attrs.frozen
@@ -189,7 +195,14 @@ def _scope(machine: Machine, name: str) -> Scope:
 def _explore(task: Task, say: Say) -> Finding:
     traced = _traced(task.reference, task.plan)
     scope = _scope(traced.machine, task.subject)
-    found = explore(traced.machine, scope, traced=traced, on_progress=say)
+    found = explore(
+        traced.machine,
+        scope,
+        traced=traced,
+        bounds=Bounds(max_megabytes=task.plan.megabytes),
+        on_progress=say,
+        engine=task.plan.explorer,
+    )
     rules = [rule for rule in traced.machine.rules if task.plan.asks(rule.id)]
     traces = {rule.id: found.violated[rule.id] for rule in rules if rule.id in found.violated}
     return Explored(
@@ -206,6 +219,7 @@ def _explore(task: Task, say: Say) -> Finding:
         None if found.deadlock is None else story(traced, found.deadlock, scope),
         frozenset(found.ran),
         traced.fingerprint(),
+        found.engine,
     )
 
 
@@ -269,9 +283,10 @@ def _refute(task: Task, say: Say) -> Finding:
             scope,
             traced=traced,
             only=rule.id,
-            bounds=Bounds(max_depth=limit),
+            bounds=Bounds(max_depth=limit, max_megabytes=task.plan.megabytes),
             compare_every=0,
             on_progress=say,
+            engine=task.plan.explorer,
         )
         explorations.append(found)
         trace = found.violated.get(rule.id)

@@ -11,6 +11,8 @@ import attrs
 import click
 
 from deadreckon.models.bounding import Settings
+from deadreckon.models.explorer import AUTO
+from deadreckon.models.explorer import ENGINES as EXPLORERS
 from deadreckon.spec import CallerError, DeadreckonError, Machine
 
 from .auditing import audit
@@ -106,6 +108,21 @@ def cores() -> int:
 jobs_option = click.option(
     "--jobs", type=click.IntRange(min=1), default=cores, show_default="the number of cores", help="Worker processes."
 )
+explorer_option = click.option(
+    "--explorer",
+    type=click.Choice(EXPLORERS),
+    default=AUTO,
+    show_default=True,
+    help="What explores: plain Python, NumPy, or machine code by numba; auto is plain for small spaces.",
+)
+memory_option = click.option(
+    "--memory",
+    "megabytes",
+    type=click.IntRange(min=1),
+    default=Plan().megabytes,
+    show_default=True,
+    help="MB at which an exploration stops, and what it did not decide is unknown.",
+)
 json_option = click.option("--json", "json_file", metavar="FILE", help="Write the results as JSON.")
 
 
@@ -129,6 +146,8 @@ json_option = click.option("--json", "json_file", metavar="FILE", help="Write th
 )
 @click.option("--rule", "rules", multiple=True, metavar="ID", help="Check this rule alone; repeatable.")
 @bound_option
+@explorer_option
+@memory_option
 @itf_option
 @mermaid_option
 def check(
@@ -142,6 +161,8 @@ def check(
     engines: tuple[str, ...],
     rules: tuple[str, ...],
     bounds: Settings,
+    explorer: str,
+    megabytes: int,
     itf_file: str | None,
     mermaid_file: str | None,
 ) -> None:
@@ -151,7 +172,8 @@ def check(
     checked. Variants are refuted by exploration, so without that engine they are left out. With --rule, only variants
     of that rule are refuted, and deadlocks and idle actions are not looked for.
     """
-    plan = Plan(engines or ENGINES, depth, seconds, tuple(dict.fromkeys(rules)), not no_defects, bounds)
+    asked_rules = tuple(dict.fromkeys(rules))
+    plan = Plan(engines or ENGINES, depth, seconds, asked_rules, not no_defects, bounds, explorer, megabytes)
     found = asked(machines, plan)
     known = [rule.id for one in found for rule in one.machine.rules]
     for rule in plan.rules:
@@ -180,6 +202,8 @@ def check(
 @click.argument("name", required=False)
 @json_option
 @bound_option
+@explorer_option
+@memory_option
 @itf_option
 @mermaid_option
 @jobs_option
@@ -188,6 +212,8 @@ def defects(
     name: str | None,
     json_file: str | None,
     bounds: Settings,
+    explorer: str,
+    megabytes: int,
     itf_file: str | None,
     mermaid_file: str | None,
     jobs: int,
@@ -196,7 +222,7 @@ def defects(
 
     With NAME the shortest counterexample is printed, step by step.
     """
-    plan = Plan(engines=(), bounds=bounds)
+    plan = Plan(engines=(), bounds=bounds, explorer=explorer, megabytes=megabytes)
     found = asked([machine] if machine else [], plan)
     if name is not None:
         found[0].machine.variant(name)  # refuses an unknown name

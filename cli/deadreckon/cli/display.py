@@ -151,7 +151,7 @@ def found(finding: Finding) -> str:
     match finding:
         case Explored():
             bad = sorted(finding.stories)
-            shape = f"{finding.states:,} states, {finding.edges:,} edges, depth {finding.depth}"
+            shape = f"{finding.states:,} states, {finding.edges:,} edges, depth {finding.depth}, by {finding.engine}"
             whole = "" if finding.complete else f", incomplete ({finding.stopped})"
             return shape + whole + (f", violated: {', '.join(bad)}" if bad else "")
         case Searched():
@@ -176,7 +176,8 @@ def rules_table(report: MachineReport) -> Table:
     states = sum(scope.states for scope in report.scopes)
     edges = sum(scope.edges for scope in report.scopes)
     scopes = counted(len(report.scopes), "scope")
-    size = f", {states:,} states, {edges:,} edges in {scopes}" if report.scopes else ""
+    by = " and ".join(dict.fromkeys(scope.engine for scope in report.scopes))
+    size = f", {states:,} states, {edges:,} edges in {scopes}, explored by {by}" if report.scopes else ""
     table = Table(title=f"{report.machine.name}: rules{size}{_under(report)}", title_justify="left")
     for name in ("rule", "kind"):
         table.add_column(name, no_wrap=True)

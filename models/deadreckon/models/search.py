@@ -28,6 +28,7 @@ from .symmetry import Symmetry
 from .validation import Validator
 
 T = TypeVar("T")
+REPORT_SECONDS = 0.25
 OnProgress = Callable[[Progress], None] | None
 
 FIRST, SAMPLE = 256, 16
@@ -72,6 +73,7 @@ class Search(ABC):
         self.subject = subject
         self.bounds = bounds
         self.compare_every = compare_every
+        self.next_report = 0.0
         self.result = Exploration(subject.traced, subject.scope, self.engine, subject.judged)
 
     def run(self, on_progress: OnProgress = None, *, keep_graph: bool = False) -> Exploration:
@@ -115,12 +117,12 @@ class Search(ABC):
                 self.result.reached[id] = self._trace(number)
 
     def _progress(self, started: float, done: int, on_progress: OnProgress) -> None:
-        """Tell where the search stands, and keep to the memory."""
-        found = self.result
-        ahead, megabytes = found.states - done, _megabytes()
-        if on_progress is not None:
-            seconds = time.monotonic() - started
-            on_progress(Progress(found.states, found.edges, ahead, found.depth, seconds, megabytes))
+        """Tell now and then where the search stands, and keep to the memory."""
+        found, now, megabytes = self.result, time.monotonic(), _megabytes()
+        if on_progress is not None and now >= self.next_report:
+            self.next_report = now + REPORT_SECONDS
+            ahead = found.states - done
+            on_progress(Progress(found.states, found.edges, ahead, found.depth, now - started, megabytes))
         if megabytes > self.bounds.max_megabytes:
             found.stopped = f"more than {self.bounds.max_megabytes} MB of memory"
 
@@ -217,15 +219,14 @@ class PlainSearch(Search):
     def _visit_all(self, started: float, on_progress: OnProgress) -> None:
         for start in self.subject.code.initial:
             self._visit(self.subject.symmetry.canonical(start), -1)
-        done, level_end, next_report = 0, len(self.order), 0.0
+        done, level_end = 0, len(self.order)
         while done < len(self.order) and not self._stops(len(self.order)):
             self._expand(done)
             done += 1
             if done == level_end < len(self.order):
                 self.result.depth += 1
                 level_end = len(self.order)
-            if done % 256 == 0 and time.monotonic() > next_report:
-                next_report = time.monotonic() + 0.25
+            if done % 256 == 0:
                 self._count()
                 self._progress(started, done, on_progress)
 

@@ -154,7 +154,7 @@ class Callbacks:
 
     expand: int
     judge: int
-    kept: tuple[object, ...]
+    kept: tuple[CFunc, CFunc]
 
 
 def compiled(program: Program, digest: str) -> Callbacks:

@@ -51,8 +51,8 @@ class NativeEngine:
         if instances >= MAX_INSTANCES:
             raise Unsuitable(f"{instances} actions with their inputs: explore it with the plain engine")
         self.threads = threads or min(8, _cores())
-        self._callbacks = compiled(program, digest)
-        self._addresses = np.array([self._callbacks.expand, self._callbacks.judge], dtype=np.int64)
+        self.callbacks = compiled(program, digest)
+        self._addresses = np.array([self.callbacks.expand, self.callbacks.judge], dtype=np.int64)
         self._width = program.packing.words
         self._size = self._width + RECORD
         self._share = max(1, min(SHARE, RECORDS // max(1, instances)))
