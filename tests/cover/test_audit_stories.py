@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -112,20 +111,16 @@ def incidents(number: int) -> Iterator[Line]:
         yield {"at": at_ms, **line}
 
 
-def test_one_wrong_line_among_ten_thousand_is_named_within_a_second() -> None:
-    """A count that did not move, somewhere in the middle."""
+def test_one_wrong_line_among_ten_thousand_is_named() -> None:
+    """A count that did not move, somewhere in the middle; ``bench/audit.py`` measures how soon."""
     lines = [dict(line) for line in incidents(1_100)]
     assert len(lines) > 9_800
     wrong = next(at for at, line in enumerate(lines) if at > 5_000 and line.get("count") == 2)
     lines[wrong]["count"] = 1
-    audit([("warm", iter(()))])
-    begun = time.process_time()
     report = audit([("log", enumerate(lines, 1))])
-    seconds = time.process_time() - begun
     assert [(one.rule, one.line, one.entity) for one in report.violations] == [
         ("C1", wrong + 1, lines[wrong]["incident"])
     ]
-    assert seconds < 1.5
 
 
 def test_equal_stories_cost_a_look_up() -> None:

@@ -1,7 +1,8 @@
 """The events of an incarnation: what it commits is told in that order, once it is durable.
 
 A commit queues its events; a sync tells those that were queued when it began, and so are durable when it ends. What is
-no record (heavy work that starts, an attempt that is refused) is told at once.
+no record (heavy work that starts, an attempt that is refused) is told at once; but work that starts while a parking is
+not durable yet is told after that parking, for it may be what allows it (C8). If that is lost in a crash, so are both lines.
 
 Which events a commit has is read off the states before and after it, so that no transition has to say so.
 """
@@ -46,6 +47,11 @@ class IncidentEvents:
         """Tell what is no record."""
         self._emit(type_, fields)
 
+    def after_all(self, type_: str, **fields: Json) -> None:
+        """Tell what is no record, but after all that was committed so far."""
+        if self._emit.sink is not None:
+            self._queued.append((self._count, self.now_ms(), (type_, fields)))
+
     def committed(self, line: Line) -> None:
         """Keep the event of a commit until it is durable."""
         if self._emit.sink is not None:
@@ -81,10 +87,12 @@ class TurnEvents:
         self._events.tell("attempt.refused", **self._whose(state), count=state.buffered.interrupted)
 
     def committed(self, action: str, before: State, after: State) -> None:
-        """An action was committed; what it did is told once it is durable, the start of work at once."""
+        """An action was committed; what it did is told once it is durable, the start of work once what allows it is."""
         for slot, (old, new) in enumerate(zip(before.phases, after.phases, strict=True)):
             if (old, new) == (Phase.ADMITTED, Phase.HEAVY):
-                self._events.tell("work.started", **self._attempt(after, slot))
+                allowed_later = after.buffered.parked and not after.durable.parked
+                tell = self._events.after_all if allowed_later else self._events.tell
+                tell("work.started", **self._attempt(after, slot))
         for line in self._lines(action, before, after):
             self._events.committed(line)
 

@@ -6,7 +6,9 @@ What is taken over from the log
 
 What a log does not show, and what is assumed
     Bodies are equal wherever keys are. The buffer forgets at once: how long it remembers is in no line. Keys that were not
-    used for a long time are forgotten here too.
+    used for a long time are forgotten here too. Lines name no incarnation, so after a restart one may be of the last
+    incarnation, which is fenced and doesn't know it yet, or writes late: offsets that were skipped since, and that no line
+    has had, may still come, each gap in its order.
 """
 
 from __future__ import annotations
@@ -25,6 +27,9 @@ from .audit_words import Entity, Line, Reader, Words, text_of, whole_number
 KEYS: Final = 100_000
 """Keys of one journal that are remembered."""
 
+GAPS: Final = 64
+"""Gaps of one journal that are remembered."""
+
 FIRST: Final = 1
 """The machine's offsets begin here; a log's may begin at 0."""
 
@@ -34,10 +39,32 @@ ROW: Final = {"offset": 0, "key": 1, "body": 1, "ephemeral": 0, "index": 0, "siz
 
 @attrs.define
 class Names:
-    """The keys of a journal, the newest last, with their offsets; the offset of its last row."""
+    """What is remembered of a journal.
+
+    Attributes:
+        keys: its keys, the newest last, with their offsets.
+        last_row: the offset of its last row.
+        last: the highest offset that it gave.
+        restarted: whether it was started again, so that lines may be of an incarnation that is fenced.
+        gaps: offsets that were skipped since, the newest last: each the one before and the one after.
+    """
 
     keys: dict[str, int] = attrs.field(factory=dict)
     last_row: int = 0
+    last: int = 0
+    restarted: bool = False
+    gaps: list[tuple[int, int]] = attrs.field(factory=list)
+
+    def given(self, offset: int) -> bool:
+        """An offset is given; whether it fills a gap, so that an incarnation that is fenced may have given it."""
+        for at, (before, after) in enumerate(self.gaps):
+            if before < offset < after:
+                self.gaps[at] = (offset, after)
+                return True
+        if self.restarted and offset > self.last + 1:
+            self.gaps = [*self.gaps, (self.last, offset)][-GAPS:]
+        self.last = max(self.last, offset)
+        return False
 
 
 class JournalWords(Words):
@@ -75,10 +102,16 @@ class JournalWords(Words):
         if key is not None and key in keys:
             self.step(entity, line, ("repeated", keys[key], offset))
             return
-        again = offset == _names(entity).last_row
-        self.step(entity, line, ("ephemeral", offset, key is not None) if ephemeral else ("durable", offset, again))
-        if not ephemeral:
-            _names(entity).last_row = offset
+        names = _names(entity)
+        again = offset == names.last_row
+        late = names.given(offset)
+        if late and not (ephemeral and key is not None):
+            self.step(entity, line, ("late",))
+        elif ephemeral:
+            self.step(entity, line, ("ephemeral", names.last + 1 if late else offset, key is not None))
+        else:
+            self.step(entity, line, ("durable", offset, again))
+            names.last_row = offset
         if key is not None:
             keys[key] = offset
             if len(keys) > KEYS:
@@ -87,6 +120,7 @@ class JournalWords(Words):
     def _restarted(self, line: Line) -> None:
         entity = self.entity(text_of(line, "journal"))
         if entity is not None:
+            _names(entity).restarted = True
             self.step(entity, line, ("restarted",))
 
     def _opened(self, name: str) -> Entity:
@@ -113,6 +147,8 @@ class JournalWords(Words):
                 append = do("append", key=int(keyed), body=1, asked=True)
                 yield (Put(MAX_OFFSET, offset - 1), do("reserve", ahead=1), append, do("evict"))
             case ("repeated", int(first), int(offset)) if first == offset:
+                yield ()
+            case ("late",):
                 yield ()
             case ("repeated", int(first), int(offset)):
                 row = {**ROW, "offset": first}
