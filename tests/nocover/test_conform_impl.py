@@ -16,6 +16,11 @@ PROGRAM = Path(__file__).parents[2] / "examples" / "conform_impl.py"
 SCOPES = [(name, scope.name) for name in DRIVERS for scope in MACHINES[name].scopes]
 
 
+def test_every_machine_is_served() -> None:
+    """The reference implementation of each machine can be driven as a program."""
+    assert DRIVERS.keys() == MACHINES.keys()
+
+
 @pytest.mark.parametrize(("name", "scope"), SCOPES)
 def test_the_reference_implementation_conforms(name: str, scope: str) -> None:
     """Walks with crashes, over JSON lines: all of the state is shown, and nothing differs."""
