@@ -291,6 +291,26 @@ def test_every_engine_judges(run: Run, lamps: str, tmp_path: Path) -> None:
     assert ended.code == 0
 
 
+@pytest.mark.parametrize("explorer", ["plain", "numpy", "numba"])
+def test_explorer_is_chosen_and_told(run: Run, lamps: str, explorer: str, tmp_path: Path) -> None:
+    """Whatever explores, the verdicts and the counts are the same, and the table says what it was."""
+    files = {one: tmp_path / f"{one}.json" for one in ("auto", explorer)}
+    for one, file in files.items():
+        ended = check(run, f"{lamps}:lamp", "--explorer", one, "--json", str(file))
+        assert ended.code == 0
+        assert f"explored by {'plain' if one == 'auto' else one}" in " ".join(ended.out.split())
+    told = [json.loads(file.read_text())["machines"]["lamp"] for file in files.values()]
+    for part in ("states", "edges", "complete", "rules", "defects"):
+        assert told[0][part] == told[1][part]
+
+
+def test_memory_that_is_too_little_is_no_success(run: Run, lamps: str) -> None:
+    """What was not decided within the memory is unknown, with exit code 2, and the reason is told."""
+    ended = check(run, f"{lamps}:lamp", "--explorer", "numpy", "--memory", "1", "--no-defects")
+    assert ended.code == 2
+    assert "more than 1 MB of memory" in ended.out + ended.err
+
+
 @pytest.mark.parametrize(
     ("machine", "failing", "replay"),
     [

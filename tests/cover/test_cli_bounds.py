@@ -175,7 +175,9 @@ def test_bound_holds_for_the_machines_that_have_it(pair: str) -> None:
     replays = [line.partition("replay: ")[2] for line in done.stderr.splitlines() if "replay: " in line]
     assert replays
     assert all("granted=1" in replay and "count" not in replay for replay in replays)
-    assert "pair: rules, 6 states, 4 edges in 2 scopes, under count=2" in " ".join(done.stdout.split())
+    assert "pair: rules, 6 states, 4 edges in 2 scopes, explored by plain, under count=2" in " ".join(
+        done.stdout.split()
+    )
 
 
 def test_show_has_the_bounds() -> None:
