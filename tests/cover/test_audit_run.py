@@ -253,7 +253,7 @@ def test_the_command_writes_both(tmp_path: Path) -> None:
     assert title in trace.meta["description"]
     drawn = mermaid.read_text(encoding="utf-8").splitlines()
     assert drawn[0] == "sequenceDiagram"
-    assert "    participant l as log" in drawn
+    assert "    participant l as the log" in drawn
     assert "    l->>s: line 14: work.started (incident turn-7, attempt try-r4, incarnation life-4)" in drawn
     assert "no run of the machine explains this" in drawn[-1]
 

@@ -18,7 +18,7 @@ from .traces import Row, Story, called, changes, meaning, plain_state, policy_wo
 LINE, SAYS, FITTING = "log_line", "log_says", "states_fitting"
 """Variables beside the machine's: the number of a step's line (0: it is in none), the line, and how many states fit."""
 
-LOG, IMPLEMENTATION = "log", "implementation"
+LOG, IMPLEMENTATION = "the log", "implementation"
 
 NO_ACTION = "no action: the state shows it"
 TAKEN_OVER = "no action: taken over from the log"
