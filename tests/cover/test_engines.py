@@ -129,6 +129,7 @@ def test_engine_with_several_threads_numbers_as_with_one(engine: str, monkeypatc
 def test_engine_widens_a_field_that_holds_more_than_was_seen(engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A value that does not fit is never cut off: the field gets room, in a second word if need be, and all begins anew."""
     monkeypatch.setattr(explorer, "PROBED", 3)
+    monkeypatch.setattr(fast, "ROOMS", (1,))
     tried: list[tuple[Range, ...]] = []
     real = fast_packing.packing
 

@@ -7,17 +7,19 @@ action, sorts interchangeable elements and packs the state after. Backends diffe
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Generic, Protocol, TypeVar
 
 import attrs
 
 from .. import expr as ir
+from .. import intervals
 from ..exploration import Unsuitable
 from ..expr import Expr, Op, Sort
 from ..grounding import Grounded, Instance
-from .packing import Packing, Place, Range
+from ..intervals import Interval
+from .packing import Packing, Place
 
 V = TypeVar("V")
 
@@ -132,7 +134,7 @@ class Program:
         for leaf, update, place in zip(leaves, instance.updates, self.packing.places, strict=True):
             if update is not leaf:
                 span = spans.get(update)
-                yield Change(update, place, span is not None and not (place.holds(span.low) and place.holds(span.high)))
+                yield Change(update, place, span is not None and not all(map(place.holds, span)))
 
     @cached_property
     def roots(self) -> tuple[Expr, ...]:
@@ -159,34 +161,16 @@ class Program:
         found.update(repr((self.packing.places, self.packing.elements)).encode())
         return found
 
-    def spans(self, roots: tuple[Expr, ...]) -> dict[Expr, Range]:
+    def spans(self, roots: tuple[Expr, ...]) -> dict[Expr, Interval]:
         """The least and the greatest value of every number below *roots*, given what the packed leaves can hold."""
-        found = {
-            leaf: Range(place.low, place.low + (1 << place.width) - 1)
-            for leaf, place in zip(self.grounded.relation.state, self.packing.places, strict=True)
-        }
-        for node in ir.postorder(roots):
-            if node.sort is Sort.INT and node not in found:
-                found[node] = _span(node, found)
-                if found[node].low < -INT64 or found[node].high >= INT64:
-                    raise Unsuitable(f"numbers may leave 64 bits in {node!r:.80}: explore it with the plain engine")
+        leaves = zip(self.grounded.relation.state, self.packing.places, strict=True)
+        found = intervals.spans(
+            roots, {leaf: (place.low, place.low + (1 << place.width) - 1) for leaf, place in leaves}
+        )
+        for node, (low, high) in found.items():
+            if low < -INT64 or high >= INT64:
+                raise Unsuitable(f"numbers may leave 64 bits in {node!r:.80}: explore it with the plain engine")
         return found
-
-
-def _span(node: Expr, found: Mapping[Expr, Range]) -> Range:
-    args = [found[arg] for arg in node.args if arg.sort is Sort.INT]
-    match node.op:
-        case Op.CONST:
-            return Range(int(node.value), int(node.value))
-        case Op.ADD:
-            return Range(args[0].low + args[1].low, args[0].high + args[1].high)
-        case Op.NEG:
-            return Range(-args[0].high, -args[0].low)
-        case Op.MUL:
-            ends = [a * b for a in (args[0].low, args[0].high) for b in (args[1].low, args[1].high)]
-            return Range(min(ends), max(ends))
-        case _:
-            return args[0] | args[1]
 
 
 class Values(Generic[V]):

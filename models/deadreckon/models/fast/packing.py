@@ -35,6 +35,10 @@ class Range:
     def __or__(self, other: Range) -> Range:
         return Range(min(self.low, other.low), max(self.high, other.high))
 
+    def with_room(self, times: int) -> Range:
+        """The range *times* as far on either side of 0."""
+        return Range(min(self.low, self.low * times), max(self.high, self.high * times))
+
     def with_room_for(self, value: int) -> Range:
         """The range widened to hold *value*, and as many values again on that side."""
         room = max(abs(value - self.low), abs(value - self.high)) + 1
@@ -125,19 +129,7 @@ def packing(fields: tuple[Field, ...], expected: Sequence[Range], symmetry: Symm
     Raises:
         Unsuitable: they take more than two words, or groups of interchangeable elements share a leaf.
     """
-    grouped = [index for group in symmetry.groups for element in group for index in element]
-    if len(set(grouped)) < len(grouped):
-        raise Unsuitable("two groups of interchangeable elements share a field: explore it with the plain engine")
-    alike = list(expected)
-    for group in symmetry.groups:
-        for leaves in zip(*group, strict=True):
-            column = alike[leaves[0]]
-            for leaf in leaves:
-                column |= alike[leaf]
-            for leaf in leaves:
-                alike[leaf] = column
-    blocks = [element for group in symmetry.groups for element in group]
-    blocks += [(index,) for index in range(len(fields)) if index not in set(grouped)]
+    alike, blocks = _blocks(expected, symmetry)
     starts = _starts([sum(alike[leaf].width for leaf in block) for block in blocks])
     if starts is None:
         raise Unsuitable(
@@ -157,6 +149,30 @@ def packing(fields: tuple[Field, ...], expected: Sequence[Range], symmetry: Symm
         tuple(places[index] for index in range(len(fields))),
         tuple(tuple(whole[element] for element in group) for group in symmetry.groups),
     )
+
+
+def words(expected: Sequence[Range], symmetry: Symmetry) -> int | None:
+    """How many words such leaves take; None if they don't fit into two."""
+    alike, blocks = _blocks(expected, symmetry)
+    starts = _starts([sum(alike[leaf].width for leaf in block) for block in blocks])
+    return None if starts is None else 1 + max((word for word, _ in starts), default=0)
+
+
+def _blocks(expected: Sequence[Range], symmetry: Symmetry) -> tuple[list[Range], list[tuple[int, ...]]]:
+    """The ranges, the same for what may be exchanged; and the leaves that have to lie side by side."""
+    grouped = [index for group in symmetry.groups for element in group for index in element]
+    if len(set(grouped)) < len(grouped):
+        raise Unsuitable("two groups of interchangeable elements share a field: explore it with the plain engine")
+    alike = list(expected)
+    for group in symmetry.groups:
+        for leaves in zip(*group, strict=True):
+            column = alike[leaves[0]]
+            for leaf in leaves:
+                column |= alike[leaf]
+            for leaf in leaves:
+                alike[leaf] = column
+    blocks = [element for group in symmetry.groups for element in group]
+    return alike, [*blocks, *((index,) for index in range(len(expected)) if index not in set(grouped))]
 
 
 def _starts(widths: Sequence[int]) -> list[tuple[int, int]] | None:

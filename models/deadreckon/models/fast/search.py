@@ -11,13 +11,21 @@ import numpy as np
 from deadreckon.spec import InternalError
 
 from .. import expr as ir
+from .. import intervals
 from ..exploration import Bounds, Exploration, Graph
-from ..layout import Flat
+from ..layout import Field, Flat
 from ..search import SAMPLE, OnProgress, PlainSearch, Search, Subject
+from ..symmetry import Symmetry
 from . import dataflow, packing
 from .dataflow import Judged, Program
 from .engine import Advance, Engine, Look, Misfit, Numbers
 from .packing import Range
+
+ROOMS = (4, 2, 1)
+"""By how much a number may exceed what the probe saw of it."""
+
+NARROW = 1 << 12
+"""Intervals beyond this come from a limit that is not reached, and would cost bits for nothing."""
 
 COMPARED = 500
 """States, spread over all, of which a compiled engine is compared with the machine's own functions by default."""
@@ -26,20 +34,46 @@ COMPARED = 500
 def explore_compiled(
     probe: PlainSearch, engine: str, bounds: Bounds, on_progress: OnProgress, *, keep_graph: bool
 ) -> Exploration:
-    """Explore the subject of *probe*, whose states say what fields hold; if one holds more, begin again with it wider.
+    """Explore the subject of *probe*; a field that turns out to hold more than was expected begins it again, wider.
 
     Raises:
         Unsuitable: the machine is too large for the engine.
     """
-    expected = packing.ranges(probe.subject.traced.layout.fields, probe.order)
+    symmetry, sure = probe.subject.symmetry, _sure(probe.subject)
+    expected = _roomiest([_beyond(packing.ranges(_fields(probe), probe.order), sure, room) for room in ROOMS], symmetry)
     while True:
         search = CompiledSearch(probe.subject, bounds, probe.compare_every, engine, expected)
         try:
             return search.run(on_progress, keep_graph=keep_graph)
         except Misfit as misfit:
-            expected = search.widened(misfit)
+            wider = search.widened(misfit)
+            expected = _roomiest([_beyond(wider, sure, room) for room in ROOMS], symmetry)
         finally:
             search.machinery.close()
+
+
+def _fields(probe: PlainSearch) -> tuple[Field, ...]:
+    return probe.subject.traced.layout.fields
+
+
+def _sure(subject: Subject) -> list[Range | None]:
+    """What intervals show of the fields."""
+    within = subject.grounded.triggers[f"within:{subject.scope.name}"]
+    starts = [subject.symmetry.canonical(start) for start in subject.code.initial]
+    found = intervals.reachable(subject.grounded, within, subject.symmetry, starts)
+    return [None if end is None or end[1] - end[0] > NARROW else Range(*end) for end in found]
+
+
+def _beyond(seen: Sequence[Range], sure: Sequence[Range | None], room: int) -> tuple[Range, ...]:
+    """What fields are expected to hold: what is sure, else what was seen and so much room."""
+    return tuple(certain or one.with_room(room) for one, certain in zip(seen, sure, strict=True))
+
+
+def _roomiest(offers: Sequence[tuple[Range, ...]], symmetry: Symmetry) -> tuple[Range, ...]:
+    """The first offer, roomiest first, that takes the fewest words; the last, if none fits."""
+    words = [packing.words(offer, symmetry) for offer in offers]
+    fewest = min((count for count in words if count), default=None)
+    return offers[-1] if fewest is None else offers[words.index(fewest)]
 
 
 class CompiledSearch(Search):
