@@ -38,7 +38,7 @@ from deadreckon.cli.references import resolve
 from deadreckon.models.bounding import with_bounds
 from deadreckon.models.explorer import Bounds, explore
 from deadreckon.models.relation import relation
-from deadreckon.spec import Machine
+from deadreckon.spec import DeadreckonError, Machine
 
 COLD = "numba-cold"
 """As numba, and what was compiled before is not there."""
@@ -293,7 +293,10 @@ def main() -> int:
     reference = asked.machine or f"{HERE / 'holds.py'}:{asked.size}"
     given = Given(reference, tuple(asked.bound), asked.tlc, asked.promela)
     if asked.one:
-        print(json.dumps(attrs.asdict(ENGINES[asked.one](given))))
+        try:
+            print(json.dumps(attrs.asdict(ENGINES[asked.one](given))))
+        except DeadreckonError as fault:
+            raise SystemExit(" ".join(str(fault).split())[:200]) from None
         return 0
     installed = bool(shutil.which("spin") and shutil.which("cc"))
     there = {name: find_spec(name.partition("-")[0]) is not None for name in ("numpy", "numba", COLD)}
