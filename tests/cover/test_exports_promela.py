@@ -228,6 +228,8 @@ def test_figures_and_verdicts_are_read() -> None:
     assert quiet.states == 442
     assert not quiet.violated | quiet.reached
     assert not quiet.deadlock
+    assert quiet.complete
+    assert not read(WRITTEN, "error: max search depth too small\n" + SAID, cut=True).complete
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,10 @@ from typing import cast
 
 import pytest
 
-from bench.holds import S5, S6, S6_SYMMETRIC, S7_SYMMETRIC, VARIANTS, State, small
+from bench.holds import S5, S6, S6_SYMMETRIC, S7, S7_SYMMETRIC, VARIANTS, State, small
 from deadreckon.models.explorer import Exploration, explore
 from deadreckon.spec import Machine
+from tests.nocover.peers import ENGINES, explored
 
 WITNESSES = {"Settles", "Survives", "Capped"}
 
@@ -21,30 +22,33 @@ def holds_throughout(found: Exploration) -> bool:
     return found.complete and not found.violated and found.deadlock is None and set(found.reached) == WITNESSES
 
 
+@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize(
     ("machine", "distinct", "generated", "depth"),
     [
         pytest.param(S5, 100_953, 403_948, 16, id="S5"),
-        pytest.param(S6, 1_066_608, 5_638_654, 18, id="S6", marks=pytest.mark.slow),
+        pytest.param(S6, 1_066_608, 5_638_654, 18, id="S6"),
+        pytest.param(S7, 9_706_230, 50_613_013, 22, id="S7", marks=pytest.mark.slow),
     ],
 )
-def test_holds_has_tlc_counts(machine: Machine, distinct: int, generated: int, depth: int) -> None:
+def test_holds_has_tlc_counts(machine: Machine, engine: str, distinct: int, generated: int, depth: int) -> None:
     """TLC's counts for the same model: its distinct states, its generated states, its depth, and nothing violated."""
-    found = explore(machine, compare_every=16 if distinct < 200_000 else 0)
+    found = explored(machine, engine, distinct)
     assert (found.states, found.edges + 1, found.depth + 1) == (distinct, generated, depth)
     assert holds_throughout(found)
 
 
+@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize(
     ("machine", "distinct", "depth"),
     [
         pytest.param(S6_SYMMETRIC, 56_778, 18, id="S6"),
-        pytest.param(S7_SYMMETRIC, 474_804, 22, id="S7", marks=pytest.mark.slow),
+        pytest.param(S7_SYMMETRIC, 474_804, 22, id="S7"),
     ],
 )
-def test_holds_reduced_by_symmetry_has_tlc_counts(machine: Machine, distinct: int, depth: int) -> None:
+def test_holds_reduced_by_symmetry_has_tlc_counts(machine: Machine, engine: str, distinct: int, depth: int) -> None:
     """TLC under permutations of the holds has as many distinct states, as deep."""
-    found = explore(machine, compare_every=16 if distinct < 200_000 else 0)
+    found = explored(machine, engine, distinct)
     assert (found.states, found.depth + 1) == (distinct, depth)
     assert holds_throughout(found)
 

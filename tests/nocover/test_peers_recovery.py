@@ -10,23 +10,26 @@ from typing import cast
 
 import pytest
 
-from bench.recovery import R5, R5_SYMMETRIC, R6, VARIANTS, Ghost, State, observe, one
+from bench.recovery import R5, R5_SYMMETRIC, R6, R7, VARIANTS, Ghost, State, observe, one
 from deadreckon.models.explorer import explore
 from deadreckon.models.layout import Flat
 from deadreckon.models.symmetry import Symmetry
 from deadreckon.spec import Machine
+from tests.nocover.peers import ENGINES, explored
 
 
+@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize(
     ("machine", "distinct", "generated", "depth"),
     [
         pytest.param(R5, 93_150, 264_670, 22, id="R5"),
-        pytest.param(R6, 1_513_060, 4_556_181, 34, id="R6", marks=pytest.mark.slow),
+        pytest.param(R6, 1_513_060, 4_556_181, 34, id="R6"),
+        pytest.param(R7, 10_658_487, 33_977_566, 42, id="R7", marks=pytest.mark.slow),
     ],
 )
-def test_recovery_has_tlc_counts(machine: Machine, distinct: int, generated: int, depth: int) -> None:
+def test_recovery_has_tlc_counts(machine: Machine, engine: str, distinct: int, generated: int, depth: int) -> None:
     """TLC's counts for the same model: its distinct states, its generated states, its depth, and nothing violated."""
-    found = explore(machine, compare_every=16 if distinct < 100_000 else 0)
+    found = explored(machine, engine, distinct)
     assert found.complete
     assert (found.states, found.edges + 1, found.depth + 1) == (distinct, generated, depth)
     assert not found.violated

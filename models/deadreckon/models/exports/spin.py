@@ -18,7 +18,8 @@ from .promela import Promela
 DEPTH = 2_000_000
 """Of the search, which goes depth first: about 50 bytes each."""
 
-_TROUBLE = ("max search depth too small", "out of memory", "MEMLIM", "Search not completed", "VECTORSZ")
+_CUT = "max search depth too small"
+_TROUBLE = (_CUT, "out of memory", "MEMLIM", "Search not completed", "VECTORSZ")
 
 
 @attrs.frozen
@@ -26,7 +27,8 @@ class Spun:
     """What SPIN found: the states of the machine, its transitions (see :mod:`promela`), and its verdicts by rule.
 
     ``reached`` are those *sometimes* rules that are reached; ``seconds`` is the search, ``built_seconds`` what went
-    before it, ``megabytes`` the memory that SPIN says it used.
+    before it, ``megabytes`` the memory that SPIN says it used. Not ``complete``: the search was asked to end at a depth,
+    and did, so that only what it found counts.
     """
 
     states: int
@@ -37,6 +39,7 @@ class Spun:
     seconds: float
     built_seconds: float
     megabytes: float
+    complete: bool = True
 
 
 def missing() -> str:
@@ -45,13 +48,20 @@ def missing() -> str:
 
 
 def spin(
-    model: Promela, *, witnesses: bool = True, depth: int = DEPTH, megabytes: int = 8_000, optimise: str = "-O2"
+    model: Promela,
+    *,
+    witnesses: bool = True,
+    no_deeper: int | None = None,
+    depth: int = DEPTH,
+    megabytes: int = 8_000,
+    optimise: str = "-O2",
 ) -> Spun:
     """Search every state of *model*, exactly: no state is hashed away, and none is left out by partial orders.
 
     Args:
         model: what to search.
         witnesses: whether *sometimes* rules are judged too.
+        no_deeper: search all that is within so many steps, and no more; the judgement of a state is a step of its own.
         depth: steps that the search may go down; it takes memory beforehand.
         megabytes: memory that it may take.
         optimise: of the C compiler; -O0 compiles five times as fast, for models that are searched in no time.
@@ -67,15 +77,18 @@ def spin(
         started = time.monotonic()
         _run(folder, "spin", "-a", *(["-DWITNESS"] if witnesses else []), "model.pml")
         # Without reduction, so that it is every state; without hash-compact, which loses states in silence.
-        options = ("-w", "-DSAFETY", "-DNOREDUCE", f"-DMEMLIM={megabytes}")
+        options = ["-w", "-DSAFETY", "-DNOREDUCE", f"-DMEMLIM={megabytes}"]
+        if no_deeper is not None:  # A state that is met again by fewer steps is searched again.
+            options.append("-DREACH")
         _run(folder, "cc", optimise, *options, "-o", "pan", "pan.c")
         built = time.monotonic()
-        said = _run(folder, "./pan", "-n", f"-m{depth}", "-c0")
-        return read(model, said, time.monotonic() - built, built - started)
+        said = _run(folder, "./pan", "-n", f"-m{no_deeper or depth}", "-c0")
+        spun = read(model, said, cut=no_deeper is not None)
+        return attrs.evolve(spun, seconds=time.monotonic() - built, built_seconds=built - started)
 
 
-def read(model: Promela, said: str, seconds: float = 0.0, built_seconds: float = 0.0) -> Spun:
-    """What SPIN *said* of *model*.
+def read(model: Promela, said: str, *, cut: bool = False) -> Spun:
+    """What SPIN *said* of *model*; *cut*: whether it may have ended at a depth.
 
     Raises:
         EnvironmentFault: when the search ended early.
@@ -83,7 +96,7 @@ def read(model: Promela, said: str, seconds: float = 0.0, built_seconds: float =
         InternalError: when the model is not what SPIN takes it for.
     """
     for trouble in _TROUBLE:
-        if trouble in said:
+        if trouble in said and not (cut and trouble == _CUT):
             raise EnvironmentFault(f"SPIN ended early ({trouble}), so it has no verdict: give it more depth or memory")
     flags = set()
     for message in re.findall(r"^pan:\d+: (.*) \(at depth -?\d+\)$", said, re.MULTILINE):
@@ -100,9 +113,10 @@ def read(model: Promela, said: str, seconds: float = 0.0, built_seconds: float =
         frozenset(id for id, flag in rules.items() if flag not in model.witnesses),
         frozenset(id for id, flag in rules.items() if flag in model.witnesses),
         model.deadlock in flags,
-        seconds,
-        built_seconds,
+        0.0,
+        0.0,
         float(_figure(said, r"([\d.]+)\s+total actual memory usage")),
+        _CUT not in said,
     )
 
 
