@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from deadreckon.models import expr as ir
 from deadreckon.models.expr import FALSE, TRUE, Expr, Sort
-from deadreckon.proofs.intervals import Interval, Narrowing, hull
+from deadreckon.models.intervals import Interval, hull
+from deadreckon.proofs.intervals import Narrowing
 from deadreckon.proofs.lowering import bits, lower
 from deadreckon.spec import UNLIMITED
 from tests.cover.expressions import SMALL, expressions

@@ -21,10 +21,15 @@ ROUNDS = 20
 """Of growth; a number that still grows then is given up, since it may have no end that intervals show."""
 
 
-def hull(values: Iterable[int]) -> Interval:
+def around(values: Iterable[int]) -> Interval:
     """The smallest interval around *values*."""
     found = tuple(values)
     return min(found), max(found)
+
+
+def hull(left: Interval, right: Interval) -> Interval:
+    """The smallest interval around both."""
+    return min(left[0], right[0]), max(left[1], right[1])
 
 
 def of_node(node: Expr, known: Mapping[Expr, Interval]) -> Interval:
@@ -38,9 +43,9 @@ def of_node(node: Expr, known: Mapping[Expr, Interval]) -> Interval:
         case Op.NEG:
             return -args[0][1], -args[0][0]
         case Op.MUL:
-            return hull(a * b for a in args[0] for b in args[1])
+            return around(a * b for a in args[0] for b in args[1])
         case _:
-            return hull((*args[0], *args[1]))
+            return hull(args[0], args[1])
 
 
 def spans(roots: Iterable[Expr], known: Mapping[Expr, Interval]) -> dict[Expr, Interval]:
@@ -59,7 +64,7 @@ def reachable(
     state = grounded.relation.state
     sizes = [field.size for field in grounded.relation.layout.fields]
     found: list[Interval] = [
-        (0, size - 1) if size else (0, 1) if leaf.sort is Sort.BOOL else hull(one[at] for one in initial)
+        (0, size - 1) if size else (0, 1) if leaf.sort is Sort.BOOL else around(one[at] for one in initial)
         for at, (leaf, size) in enumerate(zip(state, sizes, strict=True))
     ]
     numbers = [at for at, leaf in enumerate(state) if leaf.sort is Sort.INT and not sizes[at]]
@@ -83,7 +88,9 @@ def reachable(
 
 
 def _joined(left: Interval, right: Interval) -> Interval:
-    return max(-HUGE, min(left[0], right[0])), min(HUGE, max(left[1], right[1]))
+    """Both, but for what is beyond every number."""
+    low, high = hull(left, right)
+    return max(-HUGE, low), min(HUGE, high)
 
 
 def _widened(old: Interval, new: Interval) -> Interval:
@@ -133,6 +140,6 @@ def _permute(symmetry: Symmetry, intervals: list[Interval]) -> None:
     """Elements that may be exchanged have what any of them has."""
     for columns in symmetry.groups:
         for leaves in zip(*columns, strict=True):
-            joined = hull(end for at in leaves for end in intervals[at])
+            joined = around(end for at in leaves for end in intervals[at])
             for at in leaves:
                 intervals[at] = joined

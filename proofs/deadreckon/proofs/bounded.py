@@ -16,10 +16,11 @@ from deadreckon.models.compiled import Reference
 from deadreckon.models.explorer import Step, Trace
 from deadreckon.models.expr import Expr, Sort
 from deadreckon.models.grounding import Instance
+from deadreckon.models.intervals import Interval, hull
 from deadreckon.models.relation import Command, Relation
 from deadreckon.spec import InternalError, Kind, Scope
 
-from .intervals import Interval, Narrowing, hull
+from .intervals import Narrowing
 from .lowering import bits
 from .unroll import Unrolling, number
 

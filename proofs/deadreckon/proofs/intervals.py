@@ -8,29 +8,9 @@ import attrs
 
 from deadreckon.models import expr as ir
 from deadreckon.models.expr import Expr, Op, Sort
+from deadreckon.models.intervals import Interval, of_node
 
-Interval = tuple[int, int]
 Ranges = Mapping[Expr, Interval]
-
-
-def hull(left: Interval, right: Interval) -> Interval:
-    """The smallest interval around both."""
-    return min(left[0], right[0]), max(left[1], right[1])
-
-
-def _of_arguments(node: Expr, known: Mapping[Expr, Interval]) -> Interval:
-    """The interval of an integer node, given those of its arguments."""
-    if node.op is Op.CONST:
-        return int(node.value), int(node.value)
-    args = [known[arg] for arg in node.args if arg.sort is Sort.INT]
-    if node.op is Op.ADD:
-        return args[0][0] + args[1][0], args[0][1] + args[1][1]
-    if node.op is Op.NEG:
-        return -args[0][1], -args[0][0]
-    if node.op is Op.MUL:
-        products = [a * b for a in args[0] for b in args[1]]
-        return min(products), max(products)
-    return hull(args[0], args[1])
 
 
 @attrs.define
@@ -73,5 +53,5 @@ class Narrowing:
         """The interval of an integer expression."""
         for one in ir.postorder((node,)):
             if one.sort is Sort.INT and one not in self._known:
-                self._known[one] = self.ranges[one] if one.op is Op.VAR else _of_arguments(one, self._known)
+                self._known[one] = self.ranges[one] if one.op is Op.VAR else of_node(one, self._known)
         return self._known[node]

@@ -19,12 +19,13 @@ import attrs
 from deadreckon.models import expr as ir
 from deadreckon.models.expr import Expr, Op, Sort
 from deadreckon.models.grounding import Instance
+from deadreckon.models.intervals import Interval
 from deadreckon.models.layout import Field
 from deadreckon.spec import UNLIMITED, CallerError, Kind, Rule
 
 from .model import Model, about
 from .promela_text import Names, Writer, commented, plain, words, wrapped
-from .ranges import Interval, limit, ranges
+from .ranges import limit, ranges
 
 LARGEST = 20_000
 """Operators in one guard when it is written without names for what it shares: Promela has none to offer there."""
