@@ -62,8 +62,9 @@ class Table:
 
 
 def explored(traced: Relation, every: int) -> str:
-    """Explore the first scope; *every* n-th state is compared with the machine's own functions."""
-    found = explore(traced.machine, traced=traced, compare_every=every, bounds=Bounds(max_states=2_000_000))
+    """Explore the first scope by the plain engine; *every* n-th state is compared with the machine's own functions."""
+    bounds = Bounds(max_states=2_000_000)
+    found = explore(traced.machine, traced=traced, compare_every=every, bounds=bounds, engine="plain")
     return f"{found.states:,} states" + (f"; stopped: {found.stopped}" if found.stopped else "")
 
 
