@@ -58,6 +58,10 @@ GOOD = {
         "10000 request.settled outcome=failed",
         END,
     ),
+    "a retry that keeps none": story(
+        "3000 request.dialled incarnation=k0", "8000 request.settled outcome=succeeded", END
+    ),
+    "an error that no retry mends": story("2000 request.settled outcome=failed", END),
     "asked for twice": story("1001 request.opened expires_at=600000", "3000 request.settled outcome=succeeded", END),
     "under way": story(),
 }
@@ -69,19 +73,24 @@ BAD = {
     "Q2 at 4: settled twice alike": story(
         "3000 request.settled outcome=succeeded", "3001 request.settled outcome=succeeded"
     ),
-    "Q6 at 3: a live attempt is stopped early": story("560000 request.settled outcome=expired"),
+    "Q3 at 3: a live attempt is stopped early": story("560000 request.settled outcome=expired"),
     "Q5 at 3: a timer that is hours late": story("9000000 request.settled outcome=expired"),
     "Q4 at 3: another horizon": story("2000 request.opened expires_at=700000"),
     "Q4 at 1: a horizon that is too long": "0 request.opened expires_at=600001",
     "Q5 at 3: never settled": story(END),
-    "Q6 at 4: expired though there was time": story(DIES, "6000 request.settled outcome=expired"),
-    "R4 at 3: no distance": story("2000 request.dialled incarnation=k0"),
+    "Q3 at 4: expired though there was time": story(DIES, "6000 request.settled outcome=expired"),
+    "Q2 at 4: a dial after the end": story(
+        "3000 request.settled outcome=succeeded", "4000 request.dialled incarnation=k0"
+    ),
+    "Q1 at 3: a dial after the horizon": story("600001 request.dialled incarnation=k0"),
+    "Q3 at 2: expired at once": "0 request.opened expires_at=600000\n1000 request.settled outcome=expired",
+    "Q5 at 2: never touched": "0 request.opened expires_at=600000\n700000 log.ended",
     "R2 at 5: once too often": story(
         "11000 request.dialled incarnation=k0",
         "31000 request.dialled incarnation=k0",
         "91000 request.dialled incarnation=k0",
     ),
-    "R3 at 4: failed too early": story(DIES, "6000 request.settled outcome=failed"),
+    "Q7 at 4: failed too early, without a reason": story(DIES, "6000 request.settled outcome=failed"),
     "Q2 at 4: the dead go on": story(DIES, "6000 request.dialled incarnation=k0"),
 }
 

@@ -29,9 +29,6 @@ STATES = 24
 SHOWN = 3
 """Last states that are shown."""
 
-BUDGET = "B"
-"""Rules of budgets and buffers are named only where none of the protocol's own is broken."""
-
 REFUSALS = 6
 """Refusals that are shown."""
 
@@ -110,12 +107,19 @@ class _Explainer:
 
     def _readings(self, states: Iterable[Flat], steps: Sequence[Step]) -> Iterator[Reading]:
         for move, rules in self.words.suspects(self.key):
-            yield from self._read(states, move, (), self.at_ms, rules)
+            for reading in self._read(states, move, (), self.at_ms, rules):
+                yield self._suspected(reading, rules)
         for blame in self.words.blames(self.key):
             yield from self._blamed(blame, steps)
         leads = tuple(self.words.leads(self.key))
         for move in self.words.moves(self.key):
             yield from self._read(states, move, leads, self.at_ms)
+
+    def _suspected(self, reading: Reading, rules: tuple[str, ...]) -> Reading:
+        """A guard of a suspected rule is as good as the rule, and what else was passed over is no force."""
+        refused = next((id for id, _ in reading.guards if id in rules), None)
+        broken = reading.broken or refused
+        return reading if broken is None else attrs.evolve(reading, broken=broken, guards=())
 
     def _read(
         self, states: Iterable[Flat], move: Move, leads: Iterable[Move], at_ms: int, only: tuple[str, ...] = ()
@@ -141,14 +145,16 @@ class _Explainer:
         """The id of the rule that is broken, or of the guard that refused."""
         breaking = [one for one in readings if one.broken]
         if breaking:
-            return (
-                min(breaking, key=lambda one: (one.later, (one.broken or BUDGET).startswith(BUDGET), one.force)).broken
-                or ""
-            )
+            return min(breaking, key=lambda one: (one.later, self._is_ours(one.broken or ""), one.force)).broken or ""
         refused = [one for one in readings if one.guards]
         if refused:
-            return min(refused, key=lambda one: one.force).guards[0][0]
+            guards = [id for id, _ in min(refused, key=lambda one: one.force).guards]
+            return next((id for id in guards if not self._is_ours(id)), guards[0])
         return self.words.last_resort
+
+    def _is_ours(self, rule: str) -> bool:
+        """Whether a rule is of a family of its own: budgets, retries. The protocol's are named first."""
+        return rule[:1] != self.words.last_resort[:1]
 
     def _allowed(self) -> Iterator[str]:
         for text, key in self.words.options(self.entity, self.part):

@@ -18,7 +18,7 @@ from deadreckon.spec.machines import request
 from deadreckon.spec.request_state import RequestPolicy, Status
 
 from .audit_lives import BORN, DIED, Life, LivingWords
-from .audit_moves import Key, Move, do, see
+from .audit_moves import Key, Move, Put, do, given, see
 from .audit_relation import Use
 from .audit_words import Entity, Line, Reader, among, instant_of, text_of
 
@@ -130,9 +130,9 @@ class RequestWords(LivingWords):
             case ("settled", "succeeded"):
                 yield (do("succeed"), do("tell"))
             case ("settled", "failed"):
-                yield from (
-                    (do(action), see("request.status", Status.FAILED), do("tell")) for action in ("fail", "give_up")
-                )
+                for action in ("fail", "give_up"):
+                    yield (do(action), see("request.status", Status.FAILED), do("tell"))
+                yield (given("running", True), *self._used_up(), do("fail"), do("tell"))
             case ("settled", "expired"):
                 yield from ((do(action), do("tell")) for action in ("expire", "fire"))
             case ("settled again", str(outcome)):
@@ -141,6 +141,24 @@ class RequestWords(LivingWords):
                 yield (do("answer_from_the_dead", succeeded=True), see("request.status", Status.SUCCEEDED))
             case _:
                 yield from self.life_moves(key)
+
+    def audited(self, policy: object) -> object:
+        """Retries keep no distance: the protocol asks for none, and a log does not show which is meant."""
+        return attrs.evolve(cast("RequestPolicy", policy), retry_backoff_ms=1, retry_backoff_max_ms=1)
+
+    def _used_up(self) -> tuple[Put, Put]:
+        """An error that no retry mends ends the last attempt, whichever it was."""
+        most = cast("RequestPolicy", self.policy).max_attempts
+        return Put("request.attempts", most), Put("ghost.dials", most)
+
+    def suspects(self, key: Key) -> Iterable[tuple[Move, tuple[str, ...]]]:
+        """A dial too late, or of what is settled; an expiry beside a live attempt, or before the floor."""
+        match key:
+            case ("dialled",):
+                yield (do("dial"),), ("Q1", "Q2")
+            case ("settled", "expired"):
+                yield (given("running", True), do("expire")), ("Q5b", "Q3")
+                yield (do("fire"),), ("Q5b", "Q3")
 
     def hidden(self, absent: frozenset[str]) -> Iterable[Move]:
         """An attempt fails that was not the last."""

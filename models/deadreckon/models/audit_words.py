@@ -270,6 +270,8 @@ class Words(ABC):
         entity.nodes[part] = after
         if after.rests and all(one.rests for one in entity.nodes):
             self._rest(entity)
+        elif self.resting.get(entity.name) is entity:
+            self.entity(entity.name)  # The step before brought it to rest, for the time of a line.
 
     def owed(self, entity: Entity, ended: bool) -> list[str]:
         """The eventual rules by which something is still to come, whatever happened unseen.
