@@ -68,3 +68,13 @@ def test_the_command_runs_from_a_shell(tmp_path: Path) -> None:
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=100, check=False, env=environment)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == model_of(block("spin")[0])[0]
+
+
+def test_tlc_is_given_what_the_page_names() -> None:
+    """The commands of the page write the module that the last of them has TLC read, and its configuration."""
+    *shows, java = block("tlc")
+    written = {name: text for text, name in map(model_of, shows)}
+    assert java.split()[-1] in written
+    assert {name.rpartition(".")[2] for name in written} == {"tla", "cfg"}
+    assert "MODULE Lease" in written["Lease.tla"]
+    assert "SPECIFICATION Spec" in written["Lease.cfg"]

@@ -252,7 +252,7 @@ def show(machine: str, form: str, field: str | None, scope: str | None, bounds: 
     """Print MACHINE: its outline, state, policy, actions with their guards, rules with their sources, variants.
 
     The mermaid format is drawn from the explored states of the first scope, told apart by one field. The promela format
-    is a model for SPIN, within the bounds of one scope.
+    is a model for SPIN, tla and tla-cfg are a module and its configuration for TLC, within the bounds of one scope.
     """
     (one,) = asked([machine], Plan(bounds=bounds))
     click.echo(shown(one.machine, form, field, scope), nl=False)

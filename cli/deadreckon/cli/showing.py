@@ -12,6 +12,7 @@ import attrs
 
 from deadreckon.models.exports.model import model, scope_named
 from deadreckon.models.exports.promela import promela
+from deadreckon.models.exports.tla import tla, tla_config
 from deadreckon.models.relation import Relation, relation
 from deadreckon.spec import UNLIMITED, Among, Between, CallerError, Domain, Machine, Scope
 
@@ -21,6 +22,8 @@ from .traces import first_line, policy_words
 TEXT, MARKDOWN, MERMAID = "text", "markdown", "mermaid"
 FOR_CHECKERS: Mapping[str, Callable[[Relation, Scope], str]] = {
     "promela": lambda traced, scope: promela(model(traced, scope)).text,
+    "tla": tla,
+    "tla-cfg": tla_config,
 }
 """The formats that other model checkers read: one scope each."""
 
