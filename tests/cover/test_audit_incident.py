@@ -61,6 +61,30 @@ AT_THE_LIMIT = story(run("a", "k1", 1), dies("k1"), run("b", "k2", 2), dies("k2"
 SEALED = "terminal.delivered\nincident.sealed reason=interrupted_attempts_exceeded count=3"
 
 GOOD = {
+    "the seal, where refusals are not logged": "\n".join(
+        (AT_THE_LIMIT, "incarnation.died incarnation=k3", SEALED, "log.ended")
+    ),
+    "a reason of the service's own": story(
+        run("a", "k1", 1),
+        "attempt.finished attempt=a incarnation=k1",
+        "attempt.refused incarnation=k1 count=1",
+        "terminal.delivered\nincident.sealed reason=stable_timeout count=1",
+        "log.ended",
+    ),
+    "the original turn asks a person": (
+        "turn.started incarnation=k0\nincident.parked\nincident.unparked\n"
+        "attempt.finished attempt=t incarnation=k0\nincident.closed\nlog.ended"
+    ),
+    "it dies while it asks": "\n".join(
+        ("turn.started incarnation=k0\nincident.parked", dies("k0"), "incident.unparked", run("a", "k1", 1))
+    ),
+    "a callback is the first to recover": story(run("cb", "k1", 1, "callback")),
+    "the dead are refused": story(
+        run("a", "k1", 1), dies("k1"), "attempt.refused incarnation=k1 count=1", run("b", "k2", 2)
+    ),
+    "a healthy turn is swept": (
+        "turn.started incarnation=k0\nattempt.finished attempt=t incarnation=k0\nincident.closed\nrecord.swept\nlog.ended"
+    ),
     "a turn that finishes leaves no incident": "turn.started incarnation=k0",
     "a replay that finishes": story(
         run("a", "k1", 1), "attempt.finished attempt=a incarnation=k1", "incident.closed", "log.ended"
@@ -121,6 +145,7 @@ GOOD = {
 }
 
 BAD = {
+    "C1 at 3: the death of the original turn is not counted": story(run("a", "k1", 0)),
     "C1 at 5: a death is not counted": story(run("a", "k1", 1), run("b", "k2", 1)),
     "C2 at 6: an incarnation with two entries counts twice": story(
         run("a", "k1", 1), "attempt.admitted attempt=b incarnation=k1 kind=callback count=1", run("c", "k2", 3)

@@ -116,7 +116,7 @@ def test_malformed_lines(tmp_path: Path) -> None:
         b'{"at": 1, "type": "turn.started", "incident": [], "incarnation": "k"}',
         b'{"at": 1, "type": "attempt.admitted", "incident": "i", "attempt": "a", "incarnation": "k", "kind": "x"}',
         b'{"type": "policy", "machine": "incident", "max_interrupted_attempts": 0}',
-        b'{"type": "policy", "machine": "incident", "limit": 1}', b'{"type": "policy", "machine": "no"}', b"[" * 20_000,
+        b'{"type": "policy", "machine": "incident", "max_interrupted_attempts": "x"}', b'{"type": "policy", "machine": "no"}', b"[" * 20_000,
     ]  # fmt: skip
     log.write_bytes(GOOD.read_bytes() + b"\n".join(odd) + b"\n")
     ended = run(log)
@@ -160,7 +160,7 @@ def test_filters_and_maps(tmp_path: Path) -> None:
     assert run(BAD, "--map", "iterate").exit_code == 0  # none of its lines is a fact of theirs
 
 
-@pytest.mark.parametrize("packed", [b"\x1f\x8b\x08rubbish", gzip.compress(b"{}")[:-9], b"\x28\xb5\x2f\xfdrubbish"])
+@pytest.mark.parametrize("packed", [b"\x1f\x8b\x08rubbish", gzip.compress(b"{}", mtime=0)[:-9], b"\x28\xb5\x2f\xfdrubbish"])
 def test_what_cannot_be_unpacked(packed: bytes, tmp_path: Path) -> None:
     """A torn archive is the environment's fault: exit code 2, one line, no traceback."""
     (tmp_path / "log").write_bytes(packed)
@@ -173,6 +173,16 @@ def test_a_log_that_is_not_there() -> None:
     """It is named: exit code 2."""
     ended = run("nowhere.jsonl")
     assert (ended.exit_code, ended.stderr) == (2, "deadreckon: can't read nowhere.jsonl: No such file or directory\n")
+
+
+@pytest.mark.parametrize("left", [20, -1])
+def test_a_zstd_log_that_is_cut_is_not_whole(tmp_path: Path, left: int) -> None:
+    """What ends in the middle of a frame is unreadable, however much of it could be read."""
+    packed = zstandard.compress(b'{"type":"turn.started","at":0,"incident":"i","incarnation":"k"}\n' * 2_000)
+    (tmp_path / "log.zst").write_bytes(packed[:left])
+    ended = run(tmp_path / "log.zst")
+    assert ended.exit_code == 2
+    assert "the log is cut" in ended.stderr
 
 
 def test_zstd_is_optional(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -69,6 +69,10 @@ class IncidentEvents:
             self._emit(type_, fields, at_ms)
 
 
+ORIGINAL = "original"
+"""What the original turn is called in the line of its end."""
+
+
 class TurnEvents:
     """What is told of one turn.
 
@@ -100,6 +104,8 @@ class TurnEvents:
         old, new = before.buffered, after.buffered
         if before.original is Phase.IDLE and after.original is not Phase.IDLE:
             yield "turn.started", self._whose(after)
+        if before.original is Phase.HEAVY and after.original is Phase.FINISHING:
+            yield "attempt.finished", {**self._incident, "attempt": ORIGINAL, "incarnation": after.incarnation}
         for slot, phases in enumerate(zip(before.phases, after.phases, strict=True)):
             match phases:
                 case (Phase.IDLE, Phase.ADMITTED):

@@ -10,6 +10,7 @@ What a log does not show, and what is assumed
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from typing import ClassVar, Final, cast
 
@@ -27,7 +28,6 @@ from .audit_words import Entity, Line, Reader, among, text_of, whole_number
 STARTED: Final = ("started",)
 
 KINDS: Final = {"replay": "replay", "callback": "deliver"}
-REASONS: Final = {reason.value: reason for reason in Reason if reason is not Reason.NONE}
 INTERRUPTED: Final = Reason.INTERRUPTED.value
 FOLLOWED: Final = 10_000
 """Deaths that are assumed, at most, of an incident that began before its log."""
@@ -41,23 +41,25 @@ class Names(Life):
         slots: the attempts of the current incarnation.
         refused: the slot of the attempt in it that was refused; -1 for none.
         original: whether the original turn may run in it.
+        running: whether the original turn runs for all that lines say: they would say that it ended.
         somewhere: whether the log names no incarnations: each line may be of the last one, or of another.
     """
 
     slots: dict[str, int] = attrs.field(factory=dict)
     refused: int = -1
     original: bool = False
+    running: bool = False
     somewhere: bool = False
 
     def born(self, name: str | None) -> None:
         """Another incarnation, with nothing under way."""
         Life.born(self, name)
-        self.slots, self.refused, self.original = {}, -1, False
+        self.slots, self.refused, self.original, self.running = {}, -1, False, False
 
     def died(self) -> None:
         """Its attempts die with it."""
         Life.died(self)
-        self.slots, self.refused = {}, -1
+        self.slots, self.refused, self.running = {}, -1, False
 
     def free(self) -> int:
         """The lowest slot that no attempt has.
@@ -92,6 +94,7 @@ class IncidentWords(LivingWords):
             "ghost.deaths",
         ),
     )
+    optional = frozenset({"attempt.refused"})
     last_resort = "C1"
     after_the_last = frozenset({"C12"})
     unseen: ClassVar[Mapping[str, tuple[str, ...]]] = {
@@ -140,7 +143,7 @@ class IncidentWords(LivingWords):
         name, _ = text_of(line, "incident"), text_of(line, "incarnation")
         entity = self.entity(name) or self.opened(name)
         if self.lives(entity, line):
-            _names(entity).original = True
+            _names(entity).original = _names(entity).running = True
             self.step(entity, line, STARTED)
 
     def _admitted(self, line: Line) -> None:
@@ -153,6 +156,7 @@ class IncidentWords(LivingWords):
         entity = self._followed(line, count)
         if self.lives(entity, line):
             names = _names(entity)
+            names.running = False  # whoever follows it in its own incarnation was handed over to
             slot = names.slots.get(attempt, -1)
             if slot < 0:
                 slot = names.slots[attempt] = names.free()
@@ -163,7 +167,7 @@ class IncidentWords(LivingWords):
         name = text_of(line, "incarnation")
         entity = self._followed(line, count)
         names = _names(entity)
-        if name in names.past or not self.lives(entity, line):
+        if name in names.past or (name == names.current and not names.alive) or not self.lives(entity, line):
             return  # A refusal changes nothing, whoever it is told.
         if names.refused < 0:
             names.refused = names.free()
@@ -191,18 +195,21 @@ class IncidentWords(LivingWords):
             if attempt in names.slots:
                 self.step(entity, line, ("finished", names.slots.pop(attempt)))
             else:
+                names.running = False
                 self.step(entity, line, ("original finished", names.free()))
 
     def _of_incident(self, line: Line, key: Key) -> None:
         entity = self.known(line)
         if entity is not None:
             self.somebody_lives(entity, line)
+            _names(entity).running = False
             lost = _names(entity).somewhere and key[0] in ("closed", "sealed")
             self.step(entity, line, (f"{key[0]} somewhere", *key[1:]) if lost else key)
 
     def _sealed(self, line: Line) -> None:
         count = whole_number(line, "count") if "count" in line else -1
-        self._of_incident(line, ("sealed", among(line, "reason", REASONS), count))
+        hard = text_of(line, "reason") == INTERRUPTED
+        self._of_incident(line, ("sealed", INTERRUPTED if hard else Reason.PREDICATE.value, count))
 
     def _somewhere(self, line: Line, key: Key) -> None:
         """An attempt of which nobody knows where it runs; the incident begins with it, if it is not known."""
@@ -244,6 +251,9 @@ class IncidentWords(LivingWords):
                 entered = (see(f"phases[{slot}]", Phase.ADMITTED), see(f"buffered.attempts[{slot}]", owner))
                 seen = (see("buffered.interrupted", count), see("buffered.reason", Reason.NONE))
                 yield (do(KINDS[kind], slot=slot, keep_going=True), *entered, *seen)
+                if kind == "callback":  # where nothing was recovered before, it is the first to recover
+                    first = (given("buffered.status", Status.ABSENT), given_not("buffered.turn", Turn.FINISHED))
+                    yield (*first, do("replay", slot=slot, keep_going=True), *entered, *seen)
             case ("refused", int(slot), int(count)):
                 yield from _refusals(slot, count)
             case ("worked", int(slot)):
@@ -264,18 +274,25 @@ class IncidentWords(LivingWords):
                     yield (do("finish", slot=slot, outcome=Outcome.DONE), see("buffered.status", Status.CLOSED))
             case ("delivered",):
                 yield from ((do("deliver_terminal", slot=slot),) for slot in range(SLOTS))
+                if "attempt.refused" in self.absent:
+                    yield from (
+                        (do(action, slot=0, keep_going=keep_going), do("sync"), do("deliver_terminal", slot=0))
+                        for action, keep_going in itertools.product(KINDS.values(), (False, True))
+                    )
                 yield (given("buffered.terminal_delivered", True),)
             case ("sealed", str(reason), int(count)):
                 word = Reason.INTERRUPTED if reason == INTERRUPTED else Reason.PREDICATE
                 for slot in range(SLOTS):
                     counted = () if count < 0 else (see("buffered.interrupted", count),)
                     yield (do("seal", slot=slot), see("buffered.reason", word), *counted, do("sync"))
-            case ("parked",):
-                yield (do("park"), do("sync"))
-            case ("unparked",):
-                yield (do("unpark"), do("sync"))
+            case ("parked" | "unparked" as what,):
+                yield (do("park" if what == "parked" else "unpark"), do("sync"))
+                yield (given("buffered.status", Status.ABSENT),)  # the original turn asks: nothing is on record yet
             case ("swept",):
                 yield (do("tick", elapsed_ms=2), do("sweep"))
+                yield (given("buffered.status", Status.ABSENT), given("buffered.turn", Turn.FINISHED))
+            case ("died at work",):
+                yield (given("original", Phase.HEAVY), do("crash"))
             case ("from the dead", int(caller)):
                 yield (do("call_from_the_dead", slot=SLOTS - 1), see(f"buffered.attempts[{SLOTS - 1}]", caller))
             case (str(kind), *_) if kind.endswith("somewhere"):
@@ -288,6 +305,10 @@ class IncidentWords(LivingWords):
         yield (do("sync"),)
         yield from _original_ends()
         yield from ((do("stand_down", slot=slot),) for slot in range(SLOTS))
+
+    def death(self, entity: Entity) -> Key:
+        """The original turn dies at work, if no line says that it ended or waits for a person."""
+        return ("died at work",) if _names(entity).running else DIED
 
     def leads(self, key: Key) -> Iterable[Move]:
         """An admission is for heavy work."""

@@ -96,8 +96,13 @@ class LivingWords(Words):
             for entity in self.living.pop(key, NONE).values():
                 life = cast("Life", entity.names)
                 if life.alive and life.current in (name, None):
+                    death = self.death(entity)
                     life.died()
-                    self.step(entity, line, DIED, late=True)
+                    self.step(entity, line, death, late=True)
+
+    def death(self, entity: Entity) -> Key:
+        """What the death of its incarnation is to an entity."""
+        return DIED
 
     def rests(self, entity: Entity) -> None:
         """What happens to its incarnation does not matter to it any more."""

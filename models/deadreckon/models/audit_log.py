@@ -9,7 +9,7 @@ import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import BinaryIO, Final, cast
+from typing import BinaryIO, Final, Protocol, cast
 
 import attrs
 
@@ -154,16 +154,32 @@ def _zstd(stream: BinaryIO, name: str) -> BinaryIO:
         raise EnvironmentFault(
             f"{name} is packed by zstd: pip install 'deadreckon[zstd]', or unpack it: zstd -dc {name} | deadreckon audit -"
         ) from None
-    reader = zstandard.ZstdDecompressor().stream_reader(stream, read_across_frames=True)
-    return cast("BinaryIO", io.BufferedReader(_Checked(reader, zstandard.ZstdError)))
+
+    def fresh() -> _Frame:
+        return cast("_Frame", zstandard.ZstdDecompressor().decompressobj())
+
+    return cast("BinaryIO", io.BufferedReader(_Frames(stream, fresh, zstandard.ZstdError)))
 
 
-class _Checked(io.RawIOBase):
-    """A stream whose own kind of error becomes an ``OSError``."""
+class _Frame(Protocol):
+    """What is left of one frame of a stream that zstd packed."""
 
-    def __init__(self, stream: BinaryIO, error: type[Exception]) -> None:
+    eof: bool
+    unused_data: bytes
+
+    def decompress(self, packed: bytes) -> bytes:
+        """More of it, unpacked."""
+
+
+class _Frames(io.RawIOBase):
+    """Frames one after another; the library's own stream would take a frame that is cut for a whole one."""
+
+    def __init__(self, stream: BinaryIO, fresh: Callable[[], _Frame], error: type[Exception]) -> None:
         self._stream = stream
+        self._fresh = fresh
         self._error = error
+        self._frame: _Frame | None = None
+        self._packed = self._ready = b""
 
     def readable(self) -> bool:
         return True
@@ -171,8 +187,22 @@ class _Checked(io.RawIOBase):
     def readinto(self, buffer: object) -> int:
         view = memoryview(cast("bytearray", buffer))
         try:
-            data = self._stream.read(len(view))
+            while not self._ready and self._more():
+                pass
         except self._error as fault:
             raise OSError(str(fault)) from fault
+        data, self._ready = self._ready[: len(view)], self._ready[len(view) :]
         view[: len(data)] = data
         return len(data)
+
+    def _more(self) -> bool:
+        packed = self._packed or self._stream.read(io.DEFAULT_BUFFER_SIZE)
+        if not packed:
+            if self._frame is not None:
+                raise OSError("it ends in the middle of a frame: the log is cut")
+            return False
+        frame = self._frame = self._frame or self._fresh()
+        self._packed, self._ready = b"", frame.decompress(packed)
+        if frame.eof:
+            self._packed, self._frame = frame.unused_data, None
+        return True

@@ -19,7 +19,7 @@ from typing import ClassVar, Final, TypeAlias
 
 import attrs
 
-from deadreckon.spec import Machine, PolicyError
+from deadreckon.spec import UNLIMITED, Machine, PolicyError
 
 from .audit_monitor import Monitor, Node
 from .audit_moves import Blame, Key, Malformed, Move
@@ -198,16 +198,14 @@ class Words(ABC):
     # What they share.
 
     def set_policy(self, given: Mapping[str, object]) -> None:
-        """Entities that begin from now on have this policy.
+        """Entities that begin from now on have this policy; what else the line says of it is no harm.
 
         Raises:
-            Malformed: a value is out of its range, or there is no such parameter.
+            Malformed: a value is out of its range.
         """
         assert self.machine.policy is not None
         fields = {field.name for field in attrs.fields(self.machine.policy)}
-        if strange := sorted(set(given) - fields):
-            raise Malformed(f"policy of {self.machine.name} has no {strange[0]}: one of {', '.join(sorted(fields))}")
-        values = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
+        values = {name: _parameter(value) for name, value in given.items() if name in fields}
         try:
             self.policy = attrs.evolve(self.policy, **values)  # type: ignore[misc]  # an attrs class of the machine
         except PolicyError as refusal:
@@ -387,3 +385,10 @@ def among(line: Line, field: str, words: Mapping[str, object]) -> str:
     if not isinstance(value, str) or value not in words:
         raise Malformed(f"{field} is {value!r}: give one of {', '.join(words)}")
     return value
+
+
+def _parameter(value: object) -> object:
+    """A value of a policy as a line has it: null and the word are no limit."""
+    if value is None or (isinstance(value, str) and value.lower() == "unlimited"):
+        return UNLIMITED
+    return tuple(value) if isinstance(value, list) else value

@@ -247,6 +247,8 @@ def _examined(kept: _Kept, reachable: Reachable | None, examples: int, steps: in
     if failure is None:
         if not found.compared:
             raise DriverFault("the driver shows no field of the state, so that nothing was compared")
+        if not found.coverage.edges_seen:
+            raise DriverFault(f"the driver took no step of {found.runs} walks, so that nothing was shown")
         return found
     return _explained(kept, found, failure)
 
