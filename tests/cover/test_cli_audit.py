@@ -116,7 +116,8 @@ def test_malformed_lines(tmp_path: Path) -> None:
         b'{"at": 1, "type": "turn.started", "incident": [], "incarnation": "k"}',
         b'{"at": 1, "type": "attempt.admitted", "incident": "i", "attempt": "a", "incarnation": "k", "kind": "x"}',
         b'{"type": "policy", "machine": "incident", "max_interrupted_attempts": 0}',
-        b'{"type": "policy", "machine": "incident", "max_interrupted_attempts": "x"}', b'{"type": "policy", "machine": "no"}', b"[" * 20_000,
+        b'{"type": "policy", "machine": "incident", "max_interrupted_attempts": "x"}',
+        b'{"type": "policy", "machine": "no"}', b"[" * 20_000,
     ]  # fmt: skip
     log.write_bytes(GOOD.read_bytes() + b"\n".join(odd) + b"\n")
     ended = run(log)
@@ -160,7 +161,9 @@ def test_filters_and_maps(tmp_path: Path) -> None:
     assert run(BAD, "--map", "iterate").exit_code == 0  # none of its lines is a fact of theirs
 
 
-@pytest.mark.parametrize("packed", [b"\x1f\x8b\x08rubbish", gzip.compress(b"{}", mtime=0)[:-9], b"\x28\xb5\x2f\xfdrubbish"])
+@pytest.mark.parametrize(
+    "packed", [b"\x1f\x8b\x08rubbish", gzip.compress(b"{}", mtime=0)[:-9], b"\x28\xb5\x2f\xfdrubbish"]
+)
 def test_what_cannot_be_unpacked(packed: bytes, tmp_path: Path) -> None:
     """A torn archive is the environment's fault: exit code 2, one line, no traceback."""
     (tmp_path / "log").write_bytes(packed)

@@ -16,7 +16,7 @@ from typing import TypeVar
 
 import attrs
 
-from deadreckon.spec import Kind, Rule, Scope
+from deadreckon.spec import Kind, Rule, Scope, SpecError
 
 from .compiled import Compiled, Reference, compile_grounded
 from .exploration import Bounds, Exploration, Graph, Progress, Step, Trace
@@ -159,12 +159,22 @@ class Search(ABC):
         state = next(start for start in self.subject.code.initial if self.subject.symmetry.canonical(start) == path[0])
         steps = [Step(None, state)]
         for target, action in zip(path[1:], by, strict=True):
-            label, state = next(
-                (label, after)
-                for label, after in self.subject.code.successors(state)
-                if action in (None, self.subject.code.instances[label].action)
-                and self.subject.symmetry.canonical(after) == target
+            found = next(
+                (
+                    (label, after)
+                    for label, after in self.subject.code.successors(state)
+                    if action in (None, self.subject.code.instances[label].action)
+                    and self.subject.symmetry.canonical(after) == target
+                ),
+                None,
             )
+            if found is None:
+                raise SpecError(
+                    f"{self.subject.traced.machine.name} tells apart elements that it declares interchangeable: "
+                    "no run goes along their representatives",
+                    instead="leave the group out of interchangeable=, or treat its elements alike",
+                )
+            label, state = found
             steps.append(Step(self.subject.code.instances[label], state))
         return Trace(tuple(steps))
 
