@@ -56,6 +56,12 @@ DONE = (APPROVED, STARTED, CALLED, SETTLED, TOLD)
 END = "9000000 log.ended"
 
 GOOD = {
+    "a release whose call is in no line": story(
+        APPROVED, STARTED, "3400 release.settled index=0 outcome=ok", "3401 caller.told index=0 outcome=ok", END
+    ),
+    "a door that boots gives up what its caller left": story(
+        "3000 door.died", "4000 door.booted", "4001 hold.abandoned", END
+    ),
     "a release": story(*DONE, END),
     "a refusal": story(
         '3000 hold.decided verdicts=["reject"] by=human', "3100 caller.told index=0 outcome=refused", END

@@ -153,12 +153,40 @@ def test_times_may_be_texts(tmp_path: Path) -> None:
 def test_filters_and_maps(tmp_path: Path) -> None:
     """One rule, one entity, somebody else's words."""
     assert run(BAD, "--rule", "C1").exit_code == 0
-    assert run(BAD, "--entity", "other").exit_code == 0
+    assert run(BAD, "--entity", "other").exit_code == 2
     assert run(BAD, "--rule", "C4", "--entity", "turn-7").exit_code == 1
     ended = run(BAD, "--map", "nobody's")
     assert ended.exit_code == 2
     assert "shipped ones: cloudflare-agents, iterate, opentelemetry" in ended.stderr
-    assert run(BAD, "--map", "iterate").exit_code == 0  # none of its lines is a fact of theirs
+    ended = run(BAD, "--map", "iterate")  # none of its lines is a fact of theirs
+    assert (ended.exit_code, "iterate fits no line of" in ended.stderr) == (2, True)
+
+
+def test_what_matches_nothing_is_no_success() -> None:
+    """A rule that no machine has, and an entity that no line is of, are told."""
+    ended = run(BAD, "--rule", "c4")
+    assert (ended.exit_code, "no rule c4: C1, C2" in ended.stderr) == (2, True)
+    ended = run(BAD, "--entity", "nope")
+    assert (ended.exit_code, "no line is of nope" in ended.stderr) == (2, True)
+
+
+def test_a_log_that_cannot_be_read_loses_nothing_of_the_others(tmp_path: Path) -> None:
+    """What the others say is reported, violations too; without them it is exit code 2."""
+    missing = tmp_path / "missing.jsonl"
+    ended = run(missing, BAD)
+    assert (ended.exit_code, "can't read" in ended.stderr, "violates C4" in ended.stdout) == (1, True, True)
+    ended = run(missing, GOOD)
+    assert (ended.exit_code, "1 conforms" in ended.stdout) == (2, True)
+
+
+def test_shapes_that_a_map_does_not_expect_are_malformed(tmp_path: Path) -> None:
+    """No traceback, whatever a record holds."""
+    log, mapping = tmp_path / "log.jsonl", tmp_path / "map.toml"
+    log.write_text('{"type":"work.tracked","host":"h","x":1e400}\n{"type":"work.tracked","host":"h","x":1}\n')
+    mapping.write_text('[[line]]\ntype = "work.tracked"\nat = {field = "x", unit = "s"}\nhost = "host"\n')
+    ended = run(log, "--map", mapping)
+    assert ended.exit_code == 2
+    assert "Traceback" not in ended.output
 
 
 @pytest.mark.parametrize(

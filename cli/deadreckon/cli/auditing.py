@@ -16,8 +16,11 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from rich.table import Table
 
 from deadreckon.models.audit import CONFORMS, PENDING, VIOLATES, Audit, Filters, Known, Report, Violation, told
+from deadreckon.models.audit_lenient import number_of
 from deadreckon.models.audit_log import Change, Source
 from deadreckon.models.audit_map import read_map
+from deadreckon.spec import CallerError, EnvironmentFault
+from deadreckon.spec.machines import MACHINES
 
 from .display import console
 from .exporting import Exports
@@ -60,23 +63,41 @@ def audit(
     A LOG has one JSON object a line, in the order of its journal; it may be packed by gzip or zstd, and - is the standard
     input. Several are read one after the other. Shipped maps: cloudflare-agents, iterate, opentelemetry.
     """
+    known_rules = {
+        number_of(rule.id): None for machine in MACHINES.values() for rule in machine.rules if not rule.lemma
+    }
+    for rule in rules:
+        if rule not in known_rules:
+            raise CallerError(f"no rule {rule}: {', '.join(known_rules)}")
     targets = [Target.at(file) if file else None for file in (json_file, junit_file)]
     mapped = None if map_file is None else read_map(map_file)
     known = Known() if mapped is None else Known(mapped.unwritten, mapped.not_observable)
     exports = Exports.at(itf_file, mermaid_file)
     work = Audit(Filters(frozenset(rules), frozenset(entities)), known, run=bool(exports.targets))
     change = None if mapped is None else mapped.lines
+    unread: list[EnvironmentFault] = []
     with without_garbage():
         for name in dict.fromkeys(logs):
-            with Reading(console(stderr=True), name, work, change) as reading:
-                work.read(reading.source.lines(), name)
+            try:
+                with Reading(console(stderr=True), name, work, change) as reading:
+                    work.read(reading.source.lines(), name)
+            except EnvironmentFault as fault:  # what the other logs say is not lost
+                unread.append(fault)
+    if len(unread) == len(dict.fromkeys(logs)):
+        raise unread[0]
     report = work.end()
+    if mapped is not None and not report.lines:
+        raise CallerError(f"{map_file} fits no line of {', '.join(logs)}: nothing was judged")
+    if entities and not report.entities:
+        raise CallerError(f"no line is of {', '.join(entities)}: nothing was judged")
     shown(report)
     for target, form in zip(targets, (as_json, as_junit), strict=True):
         if target is not None:
             target.write(form(report))
     exported(exports, report)
-    code = 1 if report.violations else 2 if report.malformed and not lenient else 0
+    for one in unread:
+        click.echo(f"deadreckon: {one}", err=True)
+    code = 1 if report.violations else 2 if unread or (report.malformed and not lenient) else 0
     click.get_current_context().exit(code)
 
 

@@ -78,7 +78,7 @@ class HoldWords(Words):
     clock = True
     instants = ((one("until_ms"), ""), (one("deadline_at_ms"), ""), (one("deadline_at_ms"), "release_grace_ms"))
     exact = frozenset({"failed"})
-    optional = frozenset({"release.started", "wait.failed"})
+    optional = frozenset({"effect.called", "release.started", "wait.failed"})
     last_resort = "H15"
     unseen: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "H4": ("release.started",),
@@ -226,8 +226,9 @@ class HoldWords(Words):
                 yield (do("crash"),)
                 yield (given("alive", False),)
             case ("door booted",):
-                yield (do("boot"),)
-                yield (given("alive", True), do("crash"), do("boot"))
+                for died in ((), (given("alive", True), do("crash"))):
+                    yield (*died, do("boot"))
+                    yield (*died, do("boot"), do("detach"), do("leave"))  # its caller died with the door before it
 
     def hidden(self, absent: frozenset[str]) -> Iterable[Move]:
         """What a door does without a fact, and what happens to it."""

@@ -50,6 +50,8 @@ class Source:
     def __attrs_post_init__(self) -> None:
         try:
             if self.name == "-":
+                if sys.stdin is None:
+                    raise EnvironmentFault("can't read -: the standard input is closed")
                 self._raw = cast("BinaryIO", sys.stdin.buffer)
             else:
                 path = Path(self.name)
@@ -108,7 +110,7 @@ class Source:
                 dated = dict(line)
                 self._date(dated, dated.get("at"))
                 yield number, dated
-        except (ValueError, TypeError) as fault:
+        except (ValueError, TypeError, AttributeError, OverflowError) as fault:  # shapes that the map does not expect
             self._odd(raw, number, fault)
 
     def _date(self, line: dict[str, object], at: object) -> None:
