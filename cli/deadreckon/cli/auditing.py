@@ -86,7 +86,7 @@ def audit(
     if len(unread) == len(dict.fromkeys(logs)):
         raise unread[0]
     report = work.end()
-    if mapped is not None and not report.lines:
+    if mapped is not None and not report.entities:
         raise CallerError(f"{map_file} fits no line of {', '.join(logs)}: nothing was judged")
     if entities and not report.entities:
         raise CallerError(f"no line is of {', '.join(entities)}: nothing was judged")
