@@ -85,6 +85,41 @@ GOOD = {
     "a healthy turn is swept": (
         "turn.started incarnation=k0\nattempt.finished attempt=t incarnation=k0\nincident.closed\nrecord.swept\nlog.ended"
     ),
+    "a callback beside the original turn, which dies later": "\n".join(
+        (
+            "turn.started incarnation=k0",
+            run("cb", "k0", 0, "callback"),
+            "attempt.finished attempt=cb incarnation=k0",
+            dies("k0"),
+            run("a", "k1", 1),
+        )
+    ),
+    "a callback beside the original turn, which ends after it": "\n".join(
+        (
+            "turn.started incarnation=k0",
+            run("cb", "k0", 0, "callback"),
+            "attempt.finished attempt=cb incarnation=k0",
+            "attempt.finished attempt=t incarnation=k0",
+            "incident.closed",
+            "log.ended",
+        )
+    ),
+    "the person answers after the end": story(
+        run("a", "k1", 1),
+        "incident.parked",
+        "attempt.finished attempt=a incarnation=k1",
+        "incident.unparked",
+        "incident.closed",
+        "log.ended",
+    ),
+    "at the limit, for a soft reason": "\n".join(
+        (
+            AT_THE_LIMIT,
+            "attempt.refused incarnation=k3 count=3",
+            "terminal.delivered",
+            "incident.sealed reason=no_progress count=3",
+        )
+    ),
     "a turn that finishes leaves no incident": "turn.started incarnation=k0",
     "a replay that finishes": story(
         run("a", "k1", 1), "attempt.finished attempt=a incarnation=k1", "incident.closed", "log.ended"
@@ -146,6 +181,18 @@ GOOD = {
 
 BAD = {
     "C1 at 3: the death of the original turn is not counted": story(run("a", "k1", 0)),
+    "C1 at 3: the original turn is left behind, and not counted": "\n".join(
+        ("turn.started incarnation=k0", "work.started attempt=t incarnation=k0", run("a", "k1", 0))
+    ),
+    "C1 at 9: a refusal counts too few": "\n".join((AT_THE_LIMIT, "attempt.refused incarnation=k3 count=2")),
+    "C5 at 9: a refusal counts fewer than before": "\n".join((AT_THE_LIMIT, "attempt.refused incarnation=k3 count=1")),
+    "C7 at 13: an admission after the seal counts on": "\n".join(
+        (AT_THE_LIMIT, "attempt.refused incarnation=k3 count=3", SEALED, dies("k3"), run("c", "k4", 4))
+    ),
+    "C7 at 6: the end is told beside work": story(
+        run("a", "k1", 1), "attempt.refused incarnation=k1 count=1", "terminal.delivered"
+    ),
+    "C8 at 10: told and sealed while parked": "\n".join((AT_THE_LIMIT, "incident.parked", SEALED)),
     "C1 at 5: a death is not counted": story(run("a", "k1", 1), run("b", "k2", 1)),
     "C2 at 6: an incarnation with two entries counts twice": story(
         run("a", "k1", 1), "attempt.admitted attempt=b incarnation=k1 kind=callback count=1", run("c", "k2", 3)
@@ -209,3 +256,30 @@ def test_logs_that_keep_the_rules(name: str) -> None:
 def test_logs_that_break_a_rule(name: str) -> None:
     """What no run of the machine may have written is named: the rule, and the line."""
     assert verdict(BAD[name]) == name.partition(":")[0]
+
+
+@pytest.mark.parametrize(
+    ("policy", "violates"),
+    [
+        ({"max_oom_retries": 1.5}, True),
+        ({"max_oom_retries": 2}, False),
+        ({"max_oom_retries": 0, "max_interrupted_attempts": 3}, False),
+        ({"max_oom_retries": None, "max_interrupted_attempts": "unlimited"}, False),
+        ({"max_interrupted_attempts": float("inf")}, False),
+    ],
+)
+def test_policy_of_a_log(policy: dict[str, object], violates: bool) -> None:
+    """The deprecated name of the limit counts the runs after the first; an explicit limit wins, and may be none."""
+    first = {"type": "policy", "machine": "incident", **policy}
+    text = story(run("a", "k1", 1), dies("k1"), run("b", "k2", 2))
+    report = audit([("log", [(0, first), *lines(text)])])
+    assert not report.malformed
+    assert [violation.rule for violation in report.violations] == (["C4"] if violates else [])
+
+
+@pytest.mark.parametrize("retries", ["many", -1, float("nan")])
+def test_policy_that_is_none(retries: object) -> None:
+    """A value that is no number of runs is told, and the default stays."""
+    first = {"type": "policy", "machine": "incident", "max_oom_retries": retries}
+    report = audit([("log", [(0, first), *lines(DEAD)])])
+    assert ["max_oom_retries is" in why for *_, why in report.malformed] == [True]

@@ -109,3 +109,11 @@ def test_logs_that_keep_the_rules(name: str) -> None:
 def test_logs_that_break_a_rule(name: str) -> None:
     """What no run of the machine may have written is named: the rule, and the line."""
     assert verdict(BAD[name]) == name.partition(":")[0]
+
+
+def test_events_are_kept_unless_they_say_otherwise() -> None:
+    """Of a journal whose lines know no ephemeral events, all are rows."""
+    line = {"type": "journal.appended", "journal": "s"}
+    report = audit([("log", [(1, {"at": 1, **line, "offset": 1}), (2, {"at": 2, **line, "offset": 1})])])
+    assert not report.malformed
+    assert [violation.rule for violation in report.violations] == ["J1"]

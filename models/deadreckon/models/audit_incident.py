@@ -10,25 +10,25 @@ What a log does not show, and what is assumed
 
 from __future__ import annotations
 
-import itertools
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from typing import ClassVar, Final, cast
 
 import attrs
 
-from deadreckon.spec import UNLIMITED
-from deadreckon.spec.incident_state import SLOTS, Outcome, Phase, Reason, RecoveryPolicy, Status, Turn
+from deadreckon.spec import UNLIMITED, PolicyError
+from deadreckon.spec.incident_state import SLOTS, Outcome, Phase, Reason, RecoveryPolicy, Status, Turn, recovery_policy
 from deadreckon.spec.machines import incident
 
+from . import audit_incident_moves as by
+from .audit_incident_moves import INTERRUPTED, KINDS
 from .audit_lives import BORN, DIED, Life, LivingWords
-from .audit_moves import Do, Key, Move, NotFollowed, do, given, given_not, see
+from .audit_moves import Key, Malformed, Move, NotFollowed, do, given, given_not, see
 from .audit_relation import Use
 from .audit_words import Entity, Line, Reader, among, text_of, whole_number
 
 STARTED: Final = ("started",)
 
-KINDS: Final = {"replay": "replay", "callback": "deliver"}
-INTERRUPTED: Final = Reason.INTERRUPTED.value
 FOLLOWED: Final = 10_000
 """Deaths that are assumed, at most, of an incident that began before its log."""
 
@@ -42,6 +42,7 @@ class Names(Life):
         refused: the slot of the attempt in it that was refused; -1 for none.
         original: whether the original turn may run in it.
         running: whether the original turn runs for all that lines say: they would say that it ended.
+        beside: whether a callback was admitted while the original turn ran.
         somewhere: whether the log names no incarnations: each line may be of the last one, or of another.
     """
 
@@ -49,17 +50,18 @@ class Names(Life):
     refused: int = -1
     original: bool = False
     running: bool = False
+    beside: bool = False
     somewhere: bool = False
 
     def born(self, name: str | None) -> None:
         """Another incarnation, with nothing under way."""
         Life.born(self, name)
-        self.slots, self.refused, self.original, self.running = {}, -1, False, False
+        self.slots, self.refused, self.original, self.running, self.beside = {}, -1, False, False, False
 
     def died(self) -> None:
         """Its attempts die with it."""
         Life.died(self)
-        self.slots, self.refused, self.running = {}, -1, False
+        self.slots, self.refused, self.running, self.beside = {}, -1, False, False
 
     def free(self) -> int:
         """The lowest slot that no attempt has.
@@ -126,6 +128,18 @@ class IncidentWords(LivingWords):
         """Fresh tables."""
         return Names()
 
+    def set_policy(self, given: Mapping[str, object]) -> None:
+        """The same; the deprecated ``max_oom_retries`` is a name of the limit where that isn't given."""
+        limit, retries = "max_interrupted_attempts", given.get("max_oom_retries")
+        if retries is not None and limit not in given:
+            try:
+                with warnings.catch_warnings(action="ignore"):  # it is not the auditor's to change
+                    policy = recovery_policy(max_oom_retries=cast("float", retries))
+            except PolicyError as refusal:
+                raise Malformed(str(refusal)) from None
+            given = {**given, limit: policy.max_interrupted_attempts}
+        super().set_policy(given)
+
     def audited(self, policy: object) -> object:
         """Soft budgets are unlimited: a log does not show what they measure."""
         return attrs.evolve(
@@ -156,6 +170,7 @@ class IncidentWords(LivingWords):
         entity = self._followed(line, count)
         if self.lives(entity, line):
             names = _names(entity)
+            names.beside = names.beside or (names.running and kind == "callback")
             names.running = False  # whoever follows it in its own incarnation was handed over to
             slot = names.slots.get(attempt, -1)
             if slot < 0:
@@ -171,7 +186,7 @@ class IncidentWords(LivingWords):
             return  # A refusal changes nothing, whoever it is told.
         if names.refused < 0:
             names.refused = names.free()
-        self.step(entity, line, ("refused", names.refused, count))
+        self.step(entity, line, ("refused", names.refused, count, names.number))
 
     def _work_started(self, line: Line) -> None:
         entity = self.known(line)
@@ -195,7 +210,7 @@ class IncidentWords(LivingWords):
             if attempt in names.slots:
                 self.step(entity, line, ("finished", names.slots.pop(attempt)))
             else:
-                names.running = False
+                names.running = names.beside = False
                 self.step(entity, line, ("original finished", names.free()))
 
     def _of_incident(self, line: Line, key: Key) -> None:
@@ -254,18 +269,18 @@ class IncidentWords(LivingWords):
                 if kind == "callback":  # where nothing was recovered before, it is the first to recover
                     first = (given("buffered.status", Status.ABSENT), given_not("buffered.turn", Turn.FINISHED))
                     yield (*first, do("replay", slot=slot, keep_going=True), *entered, *seen)
-            case ("refused", int(slot), int(count)):
-                yield from _refusals(slot, count)
+            case ("refused", int(slot), int(count), _):
+                yield from by.refusals(slot, count)
             case ("worked", int(slot)):
                 yield (do("start_work", slot=slot),)
             case ("original worked", int(slot)):
                 yield (given("original", Phase.HEAVY),)
                 yield (do("start_work", slot=slot),)
             case ("finished", int(slot)):
-                for outcome in (Outcome.DONE, Outcome.YIELDED):
-                    yield (do("finish", slot=slot, outcome=outcome), do("sync"), do("report", slot=slot))
+                yield from by.ends(slot)
             case ("original finished", int(slot)):
-                yield from _original_ends()
+                yield from by.original_ends()
+                yield from ((*by.entered(slot, "replay"), *ended) for ended in by.ends(slot))  # beside a callback
                 yield (do("finish", slot=slot, outcome=Outcome.DONE),)
             case ("closed",):
                 yield (see("buffered.status", Status.CLOSED),)
@@ -275,40 +290,62 @@ class IncidentWords(LivingWords):
             case ("delivered",):
                 yield from ((do("deliver_terminal", slot=slot),) for slot in range(SLOTS))
                 if "attempt.refused" in self.absent:
-                    yield from (
-                        (do(action, slot=0, keep_going=keep_going), do("sync"), do("deliver_terminal", slot=0))
-                        for action, keep_going in itertools.product(KINDS.values(), (False, True))
-                    )
+                    yield from by.told_at_once()
                 yield (given("buffered.terminal_delivered", True),)
             case ("sealed", str(reason), int(count)):
-                word = Reason.INTERRUPTED if reason == INTERRUPTED else Reason.PREDICATE
-                for slot in range(SLOTS):
-                    counted = () if count < 0 else (see("buffered.interrupted", count),)
-                    yield (do("seal", slot=slot), see("buffered.reason", word), *counted, do("sync"))
+                # Other words are free, and which of two reasons comes first is not the protocol's.
+                word = (see("buffered.reason", Reason.INTERRUPTED),) if reason == INTERRUPTED else ()
+                counted = () if count < 0 else (see("buffered.interrupted", count),)
+                yield from ((do("seal", slot=slot), *word, *counted, do("sync")) for slot in range(SLOTS))
             case ("parked" | "unparked" as what,):
                 yield (do("park" if what == "parked" else "unpark"), do("sync"))
                 yield (given("buffered.status", Status.ABSENT),)  # the original turn asks: nothing is on record yet
+                if what == "unparked":
+                    yield (
+                        given("buffered.status", Status.CLOSED),
+                    )  # the turn has ended, and what it waited for with it
             case ("swept",):
                 yield (do("tick", elapsed_ms=2), do("sweep"))
                 yield (given("buffered.status", Status.ABSENT), given("buffered.turn", Turn.FINISHED))
             case ("died at work",):
                 yield (given("original", Phase.HEAVY), do("crash"))
+            case ("died beside", int(slot)):
+                yield (do("crash"),)
+                yield (*by.entered(slot, "replay"), do("sync"), do("crash"))
             case ("from the dead", int(caller)):
                 yield (do("call_from_the_dead", slot=SLOTS - 1), see(f"buffered.attempts[{SLOTS - 1}]", caller))
             case (str(kind), *_) if kind.endswith("somewhere"):
-                yield from _somewhere(key)
+                yield from by.somewhere(key)
             case _:
                 yield from self.life_moves(key)
 
     def hidden(self, absent: frozenset[str]) -> Iterable[Move]:
         """Writes become durable; the original turn ends; who gave up stands down."""
         yield (do("sync"),)
-        yield from _original_ends()
+        yield from by.original_ends()
         yield from ((do("stand_down", slot=slot),) for slot in range(SLOTS))
 
     def death(self, entity: Entity) -> Key:
-        """The original turn dies at work, if no line says that it ended or waits for a person."""
-        return ("died at work",) if _names(entity).running else DIED
+        """The original turn dies at work, if no line says that it ended or waits for a person.
+
+        Beside a callback it may have ended unseen before, or go on as an attempt like others.
+        """
+        names = _names(entity)
+        if names.beside:
+            return ("died beside", names.free())
+        return ("died at work",) if names.running else DIED
+
+    def suspects(self, key: Key) -> Iterable[tuple[Move, tuple[str, ...]]]:
+        """An admission after the seal; a refusal that counts too few; an end told beside work."""
+        match key:
+            case ("admitted", int(slot), str(kind), _, _):
+                yield (given("buffered.status", Status.SEALED), *by.entered(slot, kind)), ("C7",)
+            case ("refused", int(slot), int(count), int(owner)):  # as an admission, it would have counted so many
+                counted = (see(f"buffered.attempts[{slot}]", owner), see("buffered.interrupted", count))
+                yield (*by.entered(slot, "replay"), *counted, do("sync")), ("C5",)
+                yield (*by.entered(slot, "replay"), *counted, do("sync")), ("C1",)
+            case ("delivered",):
+                yield from (((*by.gives_up(slot), do("deliver_terminal", slot=slot)), ("C7",)) for slot in range(SLOTS))
 
     def leads(self, key: Key) -> Iterable[Move]:
         """An admission is for heavy work."""
@@ -328,7 +365,7 @@ class IncidentWords(LivingWords):
             if fresh is not None:
                 for kind in KINDS:
                     yield f"attempt.admitted ({kind}, count {count})", ("admitted", fresh, kind, count, names.number)
-                yield f"attempt.refused (count {count})", ("refused", fresh, count)
+                yield f"attempt.refused (count {count})", ("refused", fresh, count, names.number)
             for reason in (INTERRUPTED, Reason.PREDICATE.value):
                 yield f"incident.sealed ({reason}, count {count})", ("sealed", reason, count)
         for attempt, slot in slots.items():
@@ -340,43 +377,6 @@ class IncidentWords(LivingWords):
         yield "incident.unparked", ("unparked",)
         yield "record.swept", ("swept",)
         yield "incarnation.died", DIED
-
-
-def _refusals(slot: int, count: int) -> Iterator[Move]:
-    """An attempt is refused: the verdict falls with it, or has fallen, or there is nothing to admit to."""
-    seen = see("buffered.interrupted", count)
-    for action in KINDS.values():
-        for keep_going, reason in ((False, Reason.PREDICATE), (True, Reason.INTERRUPTED)):
-            taken = Do(action, (("slot", slot), ("keep_going", int(keep_going))))
-            yield (taken, see(f"phases[{slot}]", Phase.GIVING_UP), seen, see("buffered.reason", reason))
-    yield (given_not("buffered.reason", Reason.NONE), seen)
-    yield from ((given("buffered.status", status), seen) for status in (Status.SEALED, Status.CLOSED, Status.ABSENT))
-
-
-def _original_ends() -> Iterator[Move]:
-    for outcome in (Outcome.DONE, Outcome.YIELDED):
-        yield (do("end_original", outcome=outcome), do("sync"), do("report_original"))
-
-
-def _somewhere(key: Key) -> Iterator[Move]:
-    """Lines of a log that names no incarnations: one attempt at a time, after whatever happened unseen."""
-    ended = (do("finish", slot=0, outcome=Outcome.YIELDED), do("sync"), do("report", slot=0))
-    anew = (do("crash"), do("boot"))
-    for before in ((), ended, anew, (*ended, *anew)):
-        match key:
-            case ("admitted somewhere", str(kind), int(count)):
-                counted = () if count < 0 else (see("buffered.interrupted", count),)
-                yield (*before, do(KINDS[kind], slot=0, keep_going=True), see("buffered.reason", Reason.NONE), *counted)
-            case ("closed somewhere",):
-                yield (*before, do("finish", slot=0, outcome=Outcome.DONE), see("buffered.status", Status.CLOSED))
-                callback = (do("deliver", slot=1, keep_going=True), do("finish", slot=1, outcome=Outcome.DONE))
-                yield (*before, *callback, see("buffered.status", Status.CLOSED))
-            case ("sealed somewhere", str(reason), _):
-                soft = reason != INTERRUPTED
-                word = Reason.PREDICATE if soft else Reason.INTERRUPTED
-                refused = (do("replay", slot=0, keep_going=not soft), do("sync"), do("deliver_terminal", slot=0))
-                sealed = (do("sync"), do("seal", slot=0), see("buffered.reason", word), do("sync"))
-                yield (*before, *refused, *sealed)
 
 
 def _names(entity: Entity) -> Names:

@@ -92,7 +92,7 @@ class JournalWords(Words):
 
     def _appended(self, line: Line) -> None:
         offset = whole_number(line, "offset") + FIRST
-        ephemeral = line["ephemeral"]
+        ephemeral = line.get("ephemeral", False)
         if offset < FIRST or type(ephemeral) is not bool:
             raise Malformed("give an offset of 0 or more, and ephemeral as true or false")
         name = text_of(line, "journal")

@@ -16,7 +16,6 @@ from .audit_moves import Key, Move, do
 from .audit_words import Entity, Line, Place, Rejected, Words, text_of
 
 BORN: Final = ("born",)
-REBORN: Final = ("reborn",)
 DIED: Final = ("died",)
 NOBODY: Final = ""
 """Under this name the entities stand whose incarnation no line has named."""
@@ -73,7 +72,9 @@ class LivingWords(Words):
         if life.alive and life.current is None:
             life.current = name
         else:
-            self.step(entity, line, REBORN if life.alive else BORN)
+            if life.alive:  # its predecessor died, and no line says so
+                self._dies(entity, line)
+            self.step(entity, line, BORN)
             life.born(name)
         self.living.setdefault(name, {})[entity.name] = entity
         return True
@@ -96,9 +97,12 @@ class LivingWords(Words):
             for entity in self.living.pop(key, NONE).values():
                 life = cast("Life", entity.names)
                 if life.alive and life.current in (name, None):
-                    death = self.death(entity)
-                    life.died()
-                    self.step(entity, line, death, late=True)
+                    self._dies(entity, line)
+
+    def _dies(self, entity: Entity, line: Line) -> None:
+        death = self.death(entity)
+        cast("Life", entity.names).died()
+        self.step(entity, line, death, late=True)
 
     def death(self, entity: Entity) -> Key:
         """What the death of its incarnation is to an entity."""
@@ -114,7 +118,5 @@ class LivingWords(Words):
         match key:
             case ("born",):
                 yield (do("boot"),)
-            case ("reborn",):
-                yield (do("crash"), do("boot"))
             case ("died",):
                 yield (do("crash"),)

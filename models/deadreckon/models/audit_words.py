@@ -11,6 +11,7 @@ What follows from all this is left to the machine: :mod:`audit_monitor` keeps th
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -388,7 +389,7 @@ def among(line: Line, field: str, words: Mapping[str, object]) -> str:
 
 
 def _parameter(value: object) -> object:
-    """A value of a policy as a line has it: null and the word are no limit."""
-    if value is None or (isinstance(value, str) and value.lower() == "unlimited"):
+    """A value of a policy as a line has it: null, infinity and the word are no limit."""
+    if value is None or value == math.inf or (isinstance(value, str) and value.lower() == "unlimited"):
         return UNLIMITED
     return tuple(value) if isinstance(value, list) else value
