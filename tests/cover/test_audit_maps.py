@@ -142,6 +142,16 @@ def test_opentelemetry(tmp_path: Path) -> None:
     assert (found(report), dict(report.unknown)) == (["H2 at 1"], {"something.else": 1})
 
 
+def test_what_a_map_leaves_out_is_counted(tmp_path: Path) -> None:
+    """Records that no entry fits, bare ones among them, are no silent success."""
+    named = {"resourceLogs": [{"scopeLogs": [{"logRecords": [{"timeUnixNano": "1", "body": "x"}]}]}]}
+    log = tmp_path / "log.jsonl"
+    log.write_text("\n".join(map(json.dumps, (named, record(0, "bare"), {"resourceLogs": []}))), encoding="utf-8")
+    source = Source(str(log), print, change=read_map("opentelemetry").lines)
+    assert ([line["type"] for _, line in source.lines()], source.left_out) == (["bare"], 1)
+    source.close()
+
+
 OWN = """
 at = { field = "when", unit = "s" }
 type = { field = "what.kind", prefix = "my." }
@@ -180,6 +190,9 @@ def test_a_map_of_ones_own(tmp_path: Path) -> None:
     ]
     assert lines == [
         policy,
+        None,
+        None,
+        None,
         {"at": 1500, "type": "hold.requested", "hold": "eu/4", "deadline_at": 3000, "requests": 1},
         {"at": 2000, "type": "hold.expired", "hold": "eu/4"},
     ]
@@ -194,8 +207,29 @@ def test_a_map_of_ones_own(tmp_path: Path) -> None:
         ("", "has no [[line]]"),
         ("[[line]]\nto = 'x'", "has no type"),
         ("lines = 1\n[[line]]\ntype = 'x'", "has no lines"),
-        ("[[line]]\ntype = 'x'\nfields = { a = 1 }", "give a path, a template, or a constant"),
-        ("[[line]]\ntype = 'x'\nfields = { a = { path = 'b', unit = 'h' } }", "a unit of the map"),
+        ("[[line]]\ntype = 'x'\nfields = { a = 1 }", "give a path, or one of path, template ('a/{path}'), constant"),
+        *(
+            (f"[[line]]\ntype = 'x'\nfields = {{ a = {{ {field} }} }}", says)
+            for field, says in (
+                ("path = 'b', unit = 'h'", "takes b with {'unit': 'h'}: give one of as = length or text"),
+                ("path = 'b', as = 'lenght'", "takes b with {'as': 'lenght'}"),
+                ("path = 'b', words = 'x'", "takes b with"),
+                ("path = 'b', unit = 's', as = 'text'", "takes b with"),
+                ("path = 'b', otherwise = 1", "takes b with"),
+                ("constant = 1, path = 'b'", "takes b with {'constant': 1}"),
+                ("constant = 1, foo = 1", "give a path, or one of"),
+                ("template = 'a/{b'", "give a path, or one of"),
+                ("template = 'a', foo = 1", "give a path, or one of"),
+            )
+        ),
+        *(
+            (f"[[line]]\ntype = 'x'\nwhere = {{ a = {{ {test} }} }}", "a condition of the map")
+            for test in ("stats = 'x'", "present = 'no'", "starts = 1", "present = true, starts = 'x'", "")
+        ),
+        ("at = { feild = 'at' }\n[[line]]\ntype = 'x'", "at has no feild: one of field, unit"),
+        ("at = { field = 3 }\n[[line]]\ntype = 'x'", "field of the map"),
+        ("type = { prefx = 'at' }\n[[line]]\ntype = 'x'", "type has no prefx: one of field, prefix"),
+        ("[[line]]\ntype = 'x'\nto = 3", "to of the map"),
         ("at = 1\n[[line]]\ntype = 'x'", "give a table"),
         ("unwritten = [1]\n[[line]]\ntype = 'x'", "give a list of texts"),
     ],

@@ -183,10 +183,50 @@ def test_shapes_that_a_map_does_not_expect_are_malformed(tmp_path: Path) -> None
     """No traceback, whatever a record holds."""
     log, mapping = tmp_path / "log.jsonl", tmp_path / "map.toml"
     log.write_text('{"type":"work.tracked","host":"h","x":1e400}\n{"type":"work.tracked","host":"h","x":1}\n')
-    mapping.write_text('[[line]]\ntype = "work.tracked"\nat = {field = "x", unit = "s"}\nhost = "host"\n')
+    mapping.write_text('at = {field = "x", unit = "s"}\n[[line]]\ntype = "work.tracked"\nfields = {host = "host"}\n')
     ended = run(log, "--map", mapping)
     assert ended.exit_code == 2
-    assert "Traceback" not in ended.output
+    assert "log.jsonl:1: cannot convert float infinity to integer" in ended.output
+    assert "2 lines, 1 entity" in ended.output
+
+
+def test_a_map_that_knows_nothing_of_it(tmp_path: Path) -> None:
+    """Types and rules that nobody has are a mistake of the map's."""
+    mapping = tmp_path / "map.toml"
+    for text, says in (("unwritten = ['nope']", "no type nope"), ("not_observable = ['ZZ']", "no rule ZZ")):
+        mapping.write_text(f"{text}\n[[line]]\ntype = 'work.tracked'\n")
+        ended = run(GOOD, "--map", mapping)
+        assert (ended.exit_code, says in ended.stderr) == (2, True)
+
+
+def test_what_a_map_leaves_out_is_told(tmp_path: Path) -> None:
+    """Beside lines that it makes, records of which it makes none are counted."""
+    log, mapping = tmp_path / "log.jsonl", tmp_path / "map.toml"
+    log.write_text('{"at": 1, "type": "mine", "host": "h"}\n{"at": 1, "type": "yours"}\n')
+    mapping.write_text("[[line]]\ntype = 'mine'\nto = 'work.tracked'\nfields = {host = 'host'}\n")
+    ended = run(log, "--map", mapping)
+    assert (ended.exit_code, "left out, since the map says nothing of them: 1 record" in ended.stdout) == (0, True)
+
+
+def test_one_rule_of_an_entity_that_breaks_another(tmp_path: Path) -> None:
+    """It is not followed beyond that, and is not called conforming."""
+    ended = run(BAD, "--rule", "C1", "--json", tmp_path / "found.json")
+    assert "not followed to the end: 1, since it violates C4, which was not asked for" in ended.stdout
+    assert json.loads((tmp_path / "found.json").read_text())["verdicts"] == {"conforms": 0, "violates": 0, "pending": 0}
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+def test_a_full_disk_is_told() -> None:
+    """What was found and can't be written is no verdict: exit code 2, and no traceback."""
+    with Path("/dev/full").open("w") as full:
+        ended = subprocess.run(
+            [sys.executable, "-m", "deadreckon.cli", "audit", str(GOOD)],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert (ended.returncode, ended.stderr) == (2, "deadreckon: can't write what was found: No space left on device\n")
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, NoEncryption, PrivateFormat
 
 from deadreckon.cli.commands import command
-from deadreckon.cli.holds import printable
+from deadreckon.cli.traces import printable
 from deadreckon.impl.hold_decisions import add_key, decide
 from deadreckon.impl.hold_journal import Held
 from deadreckon.impl.hold_journal_sqlite import SqliteJournal

@@ -24,9 +24,9 @@ from deadreckon.spec.machines import MACHINES
 
 from .display import console
 from .exporting import Exports
-from .histories import printable, run_story, run_title
+from .histories import run_story, run_title
 from .reports import Target
-from .traces import counted
+from .traces import counted, printable
 
 LIMITS: Final = "Exit codes: 0 nothing is violated (pending is no violation); 1 something is; 2 unreadable input."
 SHOWN: Final = 20
@@ -66,11 +66,11 @@ def audit(
     known_rules = {
         number_of(rule.id): None for machine in MACHINES.values() for rule in machine.rules if not rule.lemma
     }
-    for rule in rules:
+    mapped = None if map_file is None else read_map(map_file)
+    for rule in (*rules, *(() if mapped is None else mapped.not_observable)):
         if rule not in known_rules:
             raise CallerError(f"no rule {rule}: {', '.join(known_rules)}")
     targets = [Target.at(file) if file else None for file in (json_file, junit_file)]
-    mapped = None if map_file is None else read_map(map_file)
     known = Known() if mapped is None else Known(mapped.unwritten, mapped.not_observable)
     exports = Exports.at(itf_file, mermaid_file)
     work = Audit(Filters(frozenset(rules), frozenset(entities)), known, run=bool(exports.targets))
@@ -81,6 +81,7 @@ def audit(
             try:
                 with Reading(console(stderr=True), name, work, change) as reading:
                     work.read(reading.source.lines(), name)
+                work.report.left_out += reading.source.left_out
             except EnvironmentFault as fault:  # what the other logs say is not lost
                 unread.append(fault)
     if len(unread) == len(dict.fromkeys(logs)):
@@ -218,6 +219,8 @@ def notes(report: Report) -> Iterator[str]:
         yield printable(f"malformed: {source}:{number}: {why}")
     if (more := len(report.malformed) - SHOWN) > 0:
         yield f"malformed: {counted(more, 'more line')}"
+    if report.left_out:
+        yield f"left out, since the map says nothing of them: {counted(report.left_out, 'record')}"
     if report.unknown:
         types = ", ".join(f"{type_} ({number:,})" for type_, number in report.unknown.most_common(8))
         yield printable(f"unknown types, left out: {types}")

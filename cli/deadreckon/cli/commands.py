@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 import sys
@@ -38,6 +39,10 @@ LIMITS = "Exit codes: 0 all holds; 1 a rule is violated or a variant survives; 2
 DAY_SECONDS = 86_400
 
 
+NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
+"""What an output has that takes no more."""
+
+
 def no_nan(value: float | None) -> float | None:
     """*value*, unless it is not a number: that is in every range, since it is compared with nothing."""
     if value is not None and value != value:
@@ -51,14 +56,22 @@ class Verbs(click.Group):
     def invoke(self, ctx: click.Context) -> object:
         """Run a verb."""
         try:
-            return super().invoke(ctx)
+            try:
+                return super().invoke(ctx)
+            finally:
+                sys.stdout.flush()  # here, where it can still be said that it failed
         except DeadreckonError as fault:
             click.echo(f"deadreckon: {fault}", err=True)
         except KeyboardInterrupt:
             click.echo("deadreckon: interrupted", err=True)
         except RecursionError:
             click.echo("deadreckon: the machine nests too deeply to be followed", err=True)
-        except BrokenPipeError:  # Whoever read has gone: nothing is known, and nobody is left to be told.
+        except OSError as fault:
+            # A pipe is broken: whoever read has gone, nothing is known, and nobody is left to be told.
+            if not isinstance(fault, BrokenPipeError):
+                if fault.errno not in NO_ROOM:
+                    raise
+                click.echo(f"deadreckon: can't write what was found: {fault.strerror}", err=True)
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return ctx.exit(2)
 

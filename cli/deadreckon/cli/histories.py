@@ -13,7 +13,7 @@ from deadreckon.models.driver import words
 from deadreckon.models.relation import Relation, relation
 from deadreckon.spec import UNLIMITED
 
-from .traces import Row, Story, called, changes, meaning, plain_state, policy_words
+from .traces import Row, Story, called, changes, meaning, plain_state, policy_words, printable
 
 LINE, SAYS, FITTING = "log_line", "log_says", "states_fitting"
 """Variables beside the machine's: the number of a step's line (0: it is in none), the line, and how many states fit."""
@@ -23,11 +23,6 @@ LOG, IMPLEMENTATION = "the log", "implementation"
 NO_ACTION = "no action: the state shows it"
 TAKEN_OVER = "no action: taken over from the log"
 ASSUMED = "no action: assumed"
-
-
-def printable(text: str) -> str:
-    """*text* of a stranger's log, without what would steer a terminal."""
-    return "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)
 
 
 def run_title(run: Run) -> str:

@@ -25,7 +25,7 @@ from deadreckon.spec.hold_state import Caller, Fact, Release
 
 from .display import console
 from .reports import Target, version
-from .traces import counted
+from .traces import counted, printable
 
 if TYPE_CHECKING:
     from deadreckon.impl.hold_journal import Held
@@ -292,11 +292,6 @@ def summary(held: Held) -> str:
 def clock_time(at_ms: int) -> str:
     """An instant of the journal's clock, as people write it."""
     return time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(at_ms / 1000))
-
-
-def printable(text: str) -> str:
-    """*text* with everything that is no ordinary character spelt out: control, direction and line-end characters."""
-    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
 
 
 def shortened(text: str) -> str:

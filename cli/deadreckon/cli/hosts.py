@@ -22,8 +22,9 @@ from deadreckon.spec import CallerError
 from deadreckon.spec.keepalive_state import NEVER, Cleared
 
 from .display import console
-from .holds import by_option, check_unicode, clock_time, json_option, printable, shortened
+from .holds import by_option, check_unicode, clock_time, json_option, shortened
 from .reports import Target, version
+from .traces import printable
 
 if TYPE_CHECKING:
     from deadreckon.impl.keepalive_sqlite import SqliteKeepalive

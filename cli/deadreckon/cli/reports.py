@@ -7,7 +7,7 @@ import json
 import os
 import stat
 import xml.etree.ElementTree as ET
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TextIO
@@ -19,6 +19,7 @@ from deadreckon.spec import EnvironmentFault
 
 from .bounds import told
 from .checking import BOUNDED, DEFECT, EXPLORE, PROVE
+from .traces import printable
 from .verdicts import UNKNOWN, Failure, MachineReport, RuleReport
 
 
@@ -223,9 +224,4 @@ def _mark(case: ET.Element, failure: Failure | None, sentence: str) -> None:
     kind = "error" if failure.verdict == UNKNOWN else "failure"
     element = ET.SubElement(case, kind, message=failure.text, type=failure.verdict)
     lines = [failure.text, *([f"rule: {sentence}"] if sentence else []), f"replay: {failure.replay}"]
-    element.text = "\n".join(_printable([*lines, *(failure.story.lines() if failure.story else ())]))
-
-
-def _printable(lines: Iterable[str]) -> Iterator[str]:
-    """Without the control characters that XML can't hold."""
-    yield from ("".join(one for one in line if one.isprintable() or one == "\t") for line in lines)
+    element.text = "\n".join(map(printable, [*lines, *(failure.story.lines() if failure.story else ())]))

@@ -21,8 +21,9 @@ from deadreckon.spec import CallerError
 from deadreckon.spec.request_state import Status
 
 from .display import console
-from .holds import clock_time, printable, shortened
+from .holds import clock_time, shortened
 from .reports import Target, version
+from .traces import printable
 
 if TYPE_CHECKING:
     from deadreckon.impl.request_words import RequestView

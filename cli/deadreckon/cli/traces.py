@@ -168,6 +168,11 @@ def meaning(machine: Machine, action: str) -> str:
     return first_line(machine.action(action).function)
 
 
+def printable(text: str) -> str:
+    """A stranger's *text* with everything that is no ordinary character spelt out: control, direction and line-end ones."""
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
+
+
 def counted(number: int, noun: str) -> str:
     """``1 step``, ``2 steps``."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"

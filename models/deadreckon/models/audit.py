@@ -14,7 +14,7 @@ from collections.abc import Iterable
 
 import attrs
 
-from deadreckon.spec import Kind
+from deadreckon.spec import CallerError, Kind
 
 from .audit_explain import Explanation, explain
 from .audit_hold import HoldWords
@@ -76,9 +76,10 @@ class Report:
 
     Attributes:
         lines: lines that were read.
+        left_out: records of which a map made no line.
         malformed: those that are no event, with the reason.
         unknown: types that no vocabulary has, and how often.
-        entities, verdicts: how many there are, and what is said of them.
+        entities, verdicts: how many there are, and what is said of them; nothing, where one was not followed to the end.
         pending: unfinished obligations: machine, rule, and how many entities have it.
         not_observable: rules that these logs can't show.
         not_followed: why entities were not followed any further, and how many.
@@ -88,6 +89,7 @@ class Report:
     """
 
     lines: int = 0
+    left_out: int = 0
     malformed: list[tuple[str, int, str]] = attrs.field(factory=list)
     unknown: Counter[str] = attrs.field(factory=Counter)
     entities: int = 0
@@ -127,6 +129,9 @@ class Audit:
         filters: what is of interest.
         known: what is known of the system.
         run: whether a run of the machine is reported too. Entities that are of interest by name are then kept longer.
+
+    Raises:
+        CallerError: no vocabulary has a type of line that is said to be unwritten.
     """
 
     def __init__(self, filters: Filters | None = None, known: Known | None = None, *, run: bool = False) -> None:
@@ -138,6 +143,9 @@ class Audit:
         self.source = ""
         self._shown: set[str] = set()
         self._begin()
+
+        if strange := sorted(self.known.unwritten - set(self._readers)):
+            raise CallerError(f"there is no type {strange[0]}: one of {', '.join(self._readers)}")
 
     def _begin(self) -> None:
         """Nothing has been read of the log that begins now."""
@@ -153,6 +161,7 @@ class Audit:
         self._ended: tuple[str, int] | None = None
         self._violating: set[tuple[str, str]] = set()
         self._explained: dict[tuple[int, Key], Explanation] = {}
+        self._left: set[tuple[str, str]] = set()
 
     def read(self, lines: Iterable[tuple[int, Line]], source: str = "") -> None:
         """Take the lines of one log: their numbers, and what they say."""
@@ -245,6 +254,7 @@ class Audit:
             entity = words.entities.get(str(line.get(words.noun)))
             if entity is not None:
                 entity.ended = True
+                self._left.add((words.machine.name, entity.name))
 
     # Verdicts.
 
@@ -285,6 +295,8 @@ class Audit:
         """Report a violation; whether it is of interest."""
         entity.ended = True
         if self.filters.rules and rule not in self.filters.rules:
+            self.report.not_followed[f"it violates {rule}, which was not asked for"] += 1
+            self._left.add((words.machine.name, entity.name))
             return False
         self._violating.add((words.machine.name, entity.name))
         self.report.violations.append(
@@ -300,13 +312,13 @@ class Audit:
         report.not_observable = list(dict.fromkeys((*hidden, *self.known.not_observable)))
         if not report.violations:
             report.run = self._accepted
-        report.verdicts[CONFORMS] = report.entities - report.verdicts[VIOLATES] - report.verdicts[PENDING]
         return report
 
     def _conclude(self) -> None:
         """The log is over: judge what is left of it."""
         report = self.report
         ended = self._ended == (self.source, self._place.number)  # nothing followed
+        pending = report.verdicts[PENDING]
         for words in self._words:
             report.entities += words.count
             for entity in list(words.entities.values()):
@@ -321,6 +333,8 @@ class Audit:
                 report.not_observable += hidden
                 self._shown |= set(words.unseen) - set(hidden)
         report.verdicts[VIOLATES] += len(self._violating)
+        unjudged = len(self._violating | self._left) + report.verdicts[PENDING] - pending
+        report.verdicts[CONFORMS] += sum(words.count for words in self._words) - unjudged
 
     def _end(self, words: Words, entity: Entity, ended: bool) -> None:
         owed = [id for id in words.owed(entity, ended) if ended or id not in words.after_the_last]

@@ -23,8 +23,8 @@ UNDATED: Final = frozenset({"policy", "log.ended"})
 EVERY: Final = 5_000
 """After so many lines it is said how far it is."""
 
-Change = Callable[[dict[str, object]], Iterable[Line]]
-"""What a map makes of an object of the log: its lines."""
+Change = Callable[[dict[str, object]], Iterable[Line | None]]
+"""What a map makes of an object of the log: its lines; None for what it leaves out."""
 
 
 @attrs.define
@@ -37,6 +37,7 @@ class Source:
         on_progress: told every few thousand lines: how many bytes of the file have been read, and how many lines.
         on_malformed: told of each line that is no event: its number, and why.
         change: what a map makes of each line.
+        left_out: records of which it made none.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Source:
     on_progress: Callable[[int, int], None] | None = None
     change: Change | None = None
     size: int | None = attrs.field(init=False, default=None)
+    left_out: int = attrs.field(init=False, default=0)
     _raw: BinaryIO = attrs.field(init=False)
     _last_at_ms: int = attrs.field(init=False, default=0)
 
@@ -107,6 +109,9 @@ class Source:
         """What a map makes of one object, dated."""
         try:
             for line in change(found):
+                if line is None:
+                    self.left_out += 1
+                    continue
                 dated = dict(line)
                 self._date(dated, dated.get("at"))
                 yield number, dated

@@ -88,8 +88,8 @@ class Map:
     prefix: str
     entries: tuple[Entry, ...]
 
-    def lines(self, found: dict[str, object]) -> Iterator[Line]:
-        """The lines that one object of the log makes.
+    def lines(self, found: dict[str, object]) -> Iterator[Line | None]:
+        """The lines that one object of the log makes; None for a record that no entry fits.
 
         Raises:
             ValueError: a field is not what the map says.
@@ -100,15 +100,15 @@ class Map:
         for record in self._unfolded(found, self.records):
             if self.attributes:
                 record = {**record, self.attributes: _key_values(record.get(self.attributes))}
-            if (line := self._line(record)) is not None:
-                yield line
+            yield self._line(record)
 
     def _unfolded(self, found: Record, path: tuple[str, ...]) -> Iterator[Record]:
-        if not path:
+        """The records in it; where a list should be and is none, it is one itself, which fits nothing."""
+        inner = found.get(path[0]) if path else None
+        if not isinstance(inner, list):
             yield found
             return
-        inner = found.get(path[0])
-        for one in inner if isinstance(inner, list) else ():
+        for one in inner:
             if isinstance(one, dict):
                 yield from self._unfolded(one, path[1:])
 
@@ -155,18 +155,20 @@ def _map(found: Mapping[str, object], name: str) -> Map:
     _only(found, known, name)
     at = {"field": "at", "unit": "ms", **_table(found, "at", name)}
     type_ = {"field": "type", "prefix": "", **_table(found, "type", name)}
+    _only(at, {"field", "unit"}, f"{name}, at")
+    _only(type_, {"field", "prefix"}, f"{name}, type")
     entries = found.get("line", [])
     if not isinstance(entries, list) or not entries:
         raise CallerError(f"the map {name} has no [[line]]")
     return Map(
-        str(found.get("name", name)),
+        _text(found, "name", name, name),
         frozenset(_texts(found, "unwritten", name)),
         _texts(found, "not_observable", name),
         _texts(found, "records", name),
-        str(found.get("attributes", "")),
-        _taken({"path": at["field"], "unit": at["unit"]}, name),
-        _taken(str(type_["field"]), name),
-        str(type_["prefix"]),
+        _text(found, "attributes", name),
+        _taken({"path": _text(at, "field", name), "unit": at["unit"]}, name),
+        _taken(_text(type_, "field", name), name),
+        _text(type_, "prefix", name),
         tuple(_entry(one, name) for one in entries),
     )
 
@@ -177,47 +179,64 @@ def _entry(found: object, name: str) -> Entry:
     _only(found, {"type", "where", "to", "all", "fields"}, f"{name}, line {found['type']}")
     return Entry(
         found["type"],
-        tuple(_test(path, wanted) for path, wanted in _table(found, "where", name).items()),
-        str(found.get("to", "")),
-        str(found.get("all", "")),
+        tuple(_test(path, wanted, name) for path, wanted in _table(found, "where", name).items()),
+        _text(found, "to", name),
+        _text(found, "all", name),
         tuple((field, _taken(source, name)) for field, source in _table(found, "fields", name).items()),
     )
 
 
-def _test(path: str, wanted: object) -> Test:
+def _test(path: str, wanted: object, name: str) -> Test:
     """One condition on a record."""
-    if isinstance(wanted, dict):
-        if "present" in wanted:
-            return lambda record: (_at(record, path) not in (MISSING, None)) is bool(wanted["present"])
-        return lambda record: str(_at(record, path)).startswith(str(wanted.get("starts", "")))
+    match wanted:
+        case {"present": bool(present), **rest} if not rest:
+            return lambda record: (_at(record, path) not in (MISSING, None)) is present
+        case {"starts": str(start), **rest} if not rest:
+            return lambda record: str(_at(record, path)).startswith(start)
+        case dict():
+            raise CallerError(
+                f"a condition of the map {name} is {path} = {wanted!r}: "
+                "give a value, { present = true }, { present = false } or { starts = TEXT }"
+            )
     return lambda record: _at(record, path) == wanted
 
 
 def _taken(source: object, name: str) -> Take:
     """How a field is taken from a record."""
-    if isinstance(source, str):
-        return lambda record: _at(record, source)
-    if not isinstance(source, dict) or not {"path", "template", "constant"} & set(source):
-        raise CallerError(f"a field of the map {name} is {source!r}: give a path, a template, or a constant")
-    if "constant" in source:
-        return lambda record: source["constant"]
-    if "template" in source:
-        template = str(source["template"])
-        return lambda record: re.sub(r"\{([^}]+)\}", lambda found: str(_at(record, found[1])), template)
-    _only(source, {"path", "as", "unit", "words", "otherwise"}, name)
-    path, unit = str(source["path"]), source.get("unit")
-    if unit is not None and unit not in (*UNITS, "iso"):
-        raise CallerError(f"a unit of the map {name} is {unit!r}: give one of {', '.join(UNITS)}, iso")
-    if source.get("as") == "length":
-        return lambda record: (
-            len(cast("list[object]", value)) if isinstance(value := _at(record, path), list) else value
-        )
-    if source.get("as") == "text":
-        return lambda record: value if (value := _at(record, path)) is MISSING else str(value)
-    words = source.get("words")
-    if isinstance(words, dict):
-        return lambda record: words.get(str(value := _at(record, path)), source.get("otherwise", value))
-    return lambda record: _instant(_at(record, path), unit)
+    match source:
+        case str():
+            return lambda record: _at(record, source)
+        case {"constant": constant, **rest} if not rest:
+            return lambda record: constant
+        case {"template": str(template), **rest} if not rest and re.fullmatch(r"(?:[^{}]|\{[^{}]+\})*", template):
+            return lambda record: re.sub(r"\{([^}]+)\}", lambda found: str(_at(record, found[1])), template)
+        case {"path": str(path), **rest}:
+            return _converted(path, cast("Record", rest), name)
+    raise CallerError(
+        f"a field of the map {name} is {source!r}: give a path, or one of path, template ('a/{{path}}'), constant"
+    )
+
+
+def _converted(path: str, how: Record, name: str) -> Take:
+    """What is at *path*, in another form."""
+    match how:
+        case {"as": "length", **rest} if not rest:
+            return lambda record: (
+                len(cast("list[object]", value)) if isinstance(value := _at(record, path), list) else value
+            )
+        case {"as": "text", **rest} if not rest:
+            return lambda record: value if (value := _at(record, path)) is MISSING else str(value)
+        case {"words": dict() as words, **rest} if not set(rest) - {"otherwise"}:
+            return lambda record: words.get(str(value := _at(record, path)), how.get("otherwise", value))
+        case {"unit": str(unit), **rest} if not rest and unit in (*UNITS, "iso"):
+            return lambda record: _instant(_at(record, path), unit)
+        case {}:
+            if not how:
+                return lambda record: _at(record, path)
+    raise CallerError(
+        f"the map {name} takes {path} with {dict(how)!r}: give one of as = length or text, "
+        f"words = {{ theirs = ours }} and perhaps otherwise, unit = {', '.join(UNITS)} or iso"
+    )
 
 
 def _instant(value: object, unit: object) -> object:
@@ -273,6 +292,13 @@ def _texts(found: Mapping[str, object], field: str, name: str) -> tuple[str, ...
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
         raise CallerError(f"{field} of the map {name} is {texts!r}: give a list of texts")
     return tuple(texts)
+
+
+def _text(found: Mapping[str, object], field: str, name: str, default: str = "") -> str:
+    text = found.get(field, default)
+    if not isinstance(text, str):
+        raise CallerError(f"{field} of the map {name} is {text!r}: give a text")
+    return text
 
 
 def _only(found: Mapping[str, object], known: set[str], name: str) -> None:

@@ -95,15 +95,16 @@ class Child:
     def end(self, grace_s: float = GRACE_S) -> str:
         """End it, by force if need be, and all that it started. How it ended, in words."""
         assert self._process.stdin is not None
+        forced = False
         with suppress(OSError):
             self._process.stdin.close()
         try:
             self._process.wait(grace_s)
         except subprocess.TimeoutExpired:
-            pass
+            forced = True
         finally:
             self._kill()
-        return _ending(self._process.returncode)
+        return "it says no more, though it runs on" if forced else _ending(self._process.returncode)
 
     def _kill(self) -> None:
         with suppress(OSError):

@@ -106,7 +106,8 @@ class ProcessDriver:
         arguments = self.machine.signature(self._initial).arguments(policy, ())
         self._fields = Layout(self._initial(*arguments))
         answer = self._ask({"do": "init", "machine": self.machine.name, "policy": written(policy)})
-        self._agreed(answer)
+        if answer.get("ok") is not True:
+            raise self._rubbish("an init is always possible: it forgets all", answer)
         try:
             self.at_once = tuple(map(self._action, _listed(answer, "at_once")))
             self.never_refuses = tuple(map(self._action, _listed(answer, "never_refuses")))
@@ -146,6 +147,10 @@ class ProcessDriver:
             Refused: it refuses, and says so.
             Unable: it can't be brought to do it just now.
         """
+        told = [word for word in ("ok", "refused", "unable") if answer.get(word) is True]
+        if len(told) != 1:
+            wanted = 'neither "ok", "refused" nor "unable" is true' if not told else f"{' and '.join(told)} are true"
+            raise self._rubbish(wanted, answer)
         if answer.get("unable") is True:
             raise Unable(str(answer.get("why", "")))
         if answer.get("refused") is True:
@@ -153,8 +158,6 @@ class ProcessDriver:
             if not isinstance(rule, str) or not isinstance(why, str):
                 raise self._rubbish("rule and why are not strings", answer)
             raise Refused(rule, why)
-        if answer.get("ok") is not True:
-            raise self._rubbish('neither "ok", "refused" nor "unable" is true', answer)
 
     def _action(self, name: Json) -> str:
         if name not in [action.name for action in self.machine.actions]:
