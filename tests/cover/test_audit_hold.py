@@ -53,6 +53,7 @@ CALLED = "3200 effect.called index=0"
 SETTLED = "3300 release.settled index=0 outcome=ok"
 TOLD = "3400 caller.told index=0 outcome=ok"
 DONE = (APPROVED, STARTED, CALLED, SETTLED, TOLD)
+AWAY = ("1000 wait.failed error=availability",)
 END = "9000000 log.ended"
 
 GOOD = {
@@ -104,6 +105,36 @@ GOOD = {
         "1610 wait.armed cursor=10",
         *DONE,
         END,
+    ),
+    "an answer between two outages, told by the next wait": story(
+        "1 wait.armed cursor=10",
+        *AWAY,
+        "1200 wait.armed cursor=10",
+        "1300 wait.armed cursor=11",
+        "1400 wait.failed error=availability",
+        "1600 wait.armed cursor=11",
+        *DONE,
+        END,
+    ),
+    "a slice between two outages, told by nothing but its length": story(
+        "1 wait.armed cursor=10",
+        *AWAY,
+        "26000 wait.failed error=availability",
+        "26200 wait.armed cursor=10",
+        "60000 hold.expired",
+        END,
+    ),
+    "a decision that is ignored between two outages": story(
+        "1 wait.armed cursor=10",
+        *AWAY,
+        "1250 hold.decided verdicts=[] by=ada accepted=false",
+        "1300 wait.failed error=availability",
+        "1500 wait.armed cursor=10",
+        *DONE,
+        END,
+    ),
+    "outages in a log that tells of no wait": story(
+        *AWAY, *(f"{at} wait.failed error=availability" for at in (1200, 1400, 1600)), *DONE, END
     ),
     "an outage whose retries are not logged": story(
         "1 wait.armed cursor=10", "1000 wait.failed error=availability", *DONE, END
@@ -160,6 +191,25 @@ BAD = {
     "H10 at 4: failures without a distance": story(
         "1 wait.armed cursor=10", "1000 wait.failed error=availability", "1001 wait.failed error=availability"
     ),
+    "H10 at 5: failures whose distance does not grow": story(
+        "1 wait.armed cursor=10", *AWAY, "1200 wait.failed error=availability", "1400 wait.failed error=availability"
+    ),
+    "H10 at 6: retries whose distance does not grow": story(
+        "1 wait.armed cursor=10",
+        *AWAY,
+        "1200 wait.armed cursor=10",
+        "1200 wait.failed error=availability",
+        "1400 wait.armed cursor=10",
+    ),
+    "H10 at 8: a distance that stops to grow": story(
+        "1 wait.armed cursor=10",
+        *AWAY,
+        "1203 wait.armed cursor=10",
+        "1210 wait.failed error=availability",
+        "1611 wait.armed cursor=10",
+        "1620 wait.failed error=availability",
+        "2021 wait.armed cursor=10",
+    ),
     "H11 at 2: a decision on too few": story(APPROVED, requests=2),
     "H12 at 4: an effect for nobody": story(APPROVED, "3050 caller.gone", STARTED),
     "H12 at 5: an effect for somebody who left": story(APPROVED, STARTED, "3150 caller.gone", CALLED),
@@ -196,6 +246,15 @@ def test_h4_a_log_without_starts_does_not_show_it() -> None:
     """A system that does not write starts ahead is told once that H4 is not observable."""
     assert "H4" in judged(GOOD["a system that does not write starts ahead"]).not_observable
     assert "H4" not in judged(GOOD["a release"]).not_observable
+
+
+def test_h10_a_backoff_that_may_not_grow_keeps_its_distance() -> None:
+    """Where the first backoff is the longest, equal distances are right."""
+    policy = {"type": "policy", "machine": "hold", "backoff_max_ms": 200}
+    steady = story("1 wait.armed cursor=10", *(f"{at} wait.failed error=availability" for at in (1000, 1200, 1400)))
+    assert audit([("log", [(0, policy), *lines(steady)])]).violations == []
+    hasty = f"{steady}\n1599 wait.failed error=availability"
+    assert [one.rule for one in audit([("log", [(0, policy), *lines(hasty)])]).violations] == ["H10"]
 
 
 def test_h2_the_policy_of_the_log_is_used() -> None:

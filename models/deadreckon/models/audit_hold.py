@@ -18,10 +18,10 @@ from typing import ClassVar, Final, cast
 import attrs
 
 from deadreckon.spec import UNLIMITED
-from deadreckon.spec.hold_state import Caller, Evidence, Fact, Release, Told, Wait
+from deadreckon.spec.hold_state import Caller, Evidence, Fact, HoldPolicy, Release, Told, Wait
 from deadreckon.spec.machines import hold
 
-from .audit_moves import Blame, Key, Malformed, Move, do, given, see
+from .audit_moves import Blame, Key, Malformed, Move, do, given, given_not, see
 from .audit_relation import Use
 from .audit_words import Entity, Line, Reader, Words, among, instant_of, text_of, whole_number
 
@@ -44,16 +44,30 @@ class Names:
         requests: how many it has.
         cursor: where its wait was armed last; None if it wasn't.
         failed: whether a wait failed since.
+        armed: how often its wait was armed since the last failure.
+        since_ms: its own time at the first of these, or else at that failure.
+        answered: whether something else shows that the journal may have answered since, or nothing has failed yet.
     """
 
     requests: int = 1
     cursor: int | None = None
     failed: bool = False
+    armed: int = 0
+    since_ms: int = 0
+    answered: bool = True
 
 
 def one(name: str) -> str:
     """A leaf of the one hold that is followed."""
     return f"holds[0].{name}"
+
+
+FAILURES: Final = tuple(
+    move
+    for action in ("wait_fails", "judgement_fails")
+    for move in ((given("up", False), do(action)), (given("up", True), do("journal_fails"), do(action)))
+)
+"""The moves of a wait that fails because the journal is away."""
 
 
 class HoldWords(Words):
@@ -70,15 +84,15 @@ class HoldWords(Words):
         fixed={"index": 0, "request": 0, "source": 0, "second": 0, "acknowledged": 1},
         observed=(
             *map(one, ("fact", "deadline_at_ms", "evidence", "approved[0]", "releases[0]", "wait", "until_ms")),
-            *map(one, ("cursor_past", "calls[0]", "caller", "told[0]")),
+            *map(one, ("cursor_past", "backoff_ms", "calls[0]", "caller", "told[0]")),
             *("alive", "up", "now_ms", "ghost.effects[0][0]"),
         ),
         free=("hold_ms", "slice_ms"),
     )
     clock = True
     instants = ((one("until_ms"), ""), (one("deadline_at_ms"), ""), (one("deadline_at_ms"), "release_grace_ms"))
-    exact = frozenset({"failed"})
-    optional = frozenset({"effect.called", "release.started", "wait.failed"})
+    exact = frozenset({"failed", "failed again"})
+    optional = frozenset({"effect.called", "release.started", "wait.armed", "wait.failed"})
     last_resort = "H15"
     unseen: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "H4": ("release.started",),
@@ -131,7 +145,10 @@ class HoldWords(Words):
         if not isinstance(verdicts, list) or any(type(verdict) not in (str, bool) for verdict in verdicts):
             raise Malformed(f"verdicts is {verdicts!r}: give a list of {' and '.join(VERDICTS)}")
         entity = self.known(line)
-        if entity is None or line.get("accepted") is False:
+        if entity is None:
+            return
+        if line.get("accepted") is False:
+            _names(entity).answered = True
             return  # What was refused changes nothing; why it was is not in the log.
         answers = [VERDICTS.get(verdict, verdict) for verdict in verdicts]
         if any(type(answer) is not bool for answer in answers):
@@ -150,13 +167,33 @@ class HoldWords(Words):
         last, names.cursor = names.cursor, cursor
         astray = last is not None and (cursor < last or (names.failed and cursor != last))
         names.failed = False
+        names.armed += 1
+        if names.armed == 1:
+            names.since_ms = self.place.at_ms - entity.base_ms
         self._every(entity, line, ("armed astray",) if astray else ("armed",))
 
     def _failed(self, line: Line) -> None:
+        is_away = ERRORS[among(line, "error", ERRORS)]
         entity = self.known(line)
-        if entity is not None and ERRORS[among(line, "error", ERRORS)]:
-            _names(entity).failed = True
-            self._every(entity, line, ("failed",))
+        if entity is None:
+            return
+        names = _names(entity)
+        if not is_away:
+            names.answered = True
+            return
+        policy = cast("HoldPolicy", entity.monitor.code.policy)
+        at_ms = self.place.at_ms - entity.base_ms
+        again = not self._may_have_answered(names, at_ms, policy) and policy.backoff_first_ms < policy.backoff_max_ms
+        names.failed, names.answered, names.armed, names.since_ms = True, False, 0, at_ms
+        self._every(entity, line, ("failed again", policy.backoff_first_ms) if again else ("failed",))
+
+    def _may_have_answered(self, names: Names, at_ms: int, policy: HoldPolicy) -> bool:
+        """Whether the journal may have answered a wait since the last failure.
+
+        A slice that ends is a wait that is armed again. One that ends in no line, in a log that has such lines, has lasted.
+        """
+        lasted = at_ms - names.since_ms >= policy.slice_ms
+        return names.answered or names.armed > 1 or lasted or "wait.armed" in self.absent
 
     def _of_hold(self, line: Line, key: Key) -> None:
         entity = self.known(line)
@@ -173,6 +210,7 @@ class HoldWords(Words):
 
     def _of_all(self, line: Line, key: Key) -> None:
         for entity in list(self.entities.values()):
+            _names(entity).answered = True
             self._every(entity, line, key)
 
     def _every(self, entity: Entity, line: Line, key: Key) -> None:
@@ -219,9 +257,9 @@ class HoldWords(Words):
                 yield (do("wake", slice_ms=WHOLE), see(one("cursor_past"), True))
                 yield (do("slice_ends", slice_ms=WHOLE), see(one("cursor_past"), True))
             case ("failed",):
-                for action in ("wait_fails", "judgement_fails"):
-                    yield (given("up", False), do(action))
-                    yield (given("up", True), do("journal_fails"), do(action))
+                yield from FAILURES
+            case ("failed again", int(first_ms)):  # not in a wait whose backoff an answer has made fresh
+                yield from ((given_not(one("backoff_ms"), first_ms), *move) for move in FAILURES)
             case ("door died",):
                 yield (do("crash"),)
                 yield (given("alive", False),)
@@ -253,7 +291,7 @@ class HoldWords(Words):
     def blames(self, key: Key) -> Iterable[Blame]:
         """An error that the caller is told right after a wait failed is that failure, told as an end."""
         if key == ("told", "error"):
-            yield Blame(("failed",), (see(one("told[0]"), Told.ERROR),), ("H9",), last=True)
+            yield Blame(("failed", "failed again"), (see(one("told[0]"), Told.ERROR),), ("H9",), last=True)
 
     def options(self, entity: Entity, part: int) -> Iterator[tuple[str, Key]]:
         """The lines that might come next."""
