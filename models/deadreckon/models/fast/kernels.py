@@ -214,15 +214,18 @@ def number(
 
 
 @compiled
-def moved(table: Words, larger: Words, mask: np.uint64, count: int) -> None:
-    """Put all that is in *table* into a *larger* one."""
-    for place in range(0, table.shape[0], count):
-        if table[place]:
-            slot = mixed(table, place, count) & mask
-            while larger[slot * np.uint64(count)]:
-                slot = (slot + np.uint64(1)) & mask
-            for word in range(count):
-                larger[slot * np.uint64(count) + np.uint64(word)] = table[place + word]
+def filled(order: Words, length: int, owner: int, owners: int, table: Words, mask: np.uint64, count: int) -> None:
+    """Put those of the first states that *owner* owns into its *table*, which holds none of them."""
+    for number in range(length):
+        place = number * count
+        found = mixed(order, place, count)
+        if np.int64((found >> np.uint64(40)) % np.uint64(owners)) != owner:
+            continue
+        slot = found & mask
+        while table[slot * np.uint64(count)]:
+            slot = (slot + np.uint64(1)) & mask
+        for word in range(count):
+            table[slot * np.uint64(count) + np.uint64(word)] = order[place + word]
 
 
 @compiled

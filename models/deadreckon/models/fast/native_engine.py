@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +31,12 @@ FEW = 256
 
 FULL = 0.75
 """How much of a table may be in use."""
+
+SMALLEST = 1024
+"""How many places a table has at least."""
+
+GROWTH = 8
+"""Arrays grow by this part of themselves: it is cheap where the system moves pages, and little lies idle."""
 
 STATES = (1 << 31) - 1
 """The most states that can be numbered."""
@@ -62,10 +67,10 @@ class NativeEngine:
         self._owned = [np.empty((self.threads, most), dtype=np.uint32) for _ in range(self.threads)]
         self._fresh = [np.empty(most, dtype=np.uint8) for _ in range(self.threads)]
         self._ran = np.zeros((self.threads, instances), dtype=np.uint8)
-        self._tables = [np.zeros(1024 * self._width, dtype=np.uint64) for _ in range(self.threads)]
+        self._tables = [np.empty(0, dtype=np.uint64) for _ in range(self.threads)]
         self._held = [0] * self.threads
-        self._order: Words = np.empty(1024 * self._width, dtype=np.uint64)
-        self._parent: Numbers = np.empty(1024, dtype=np.int32)
+        self._order: Words = np.empty(SMALLEST * self._width, dtype=np.uint64)
+        self._parent: Numbers = np.empty(SMALLEST, dtype=np.int32)
         self._length = 0
         self._pool = ThreadPoolExecutor(self.threads - 1) if self.threads > 1 else None
 
@@ -74,15 +79,13 @@ class NativeEngine:
 
     def start(self, states: Sequence[tuple[int, ...]]) -> None:
         """Begin with these packed states."""
-        for state in dict.fromkeys(states):
-            row = np.array(state, dtype=np.uint64)
-            owner = int(kernels.mixed(row, 0, self._width) >> np.uint64(40)) % self.threads
-            mask = np.uint64(len(self._tables[owner]) // self._width - 1)
-            kernels.moved(row, self._tables[owner], mask, self._width)
-            self._held[owner] += 1
-            self._order[self._length * self._width : (self._length + 1) * self._width] = row
-            self._parent[self._length] = -1
-            self._length += 1
+        rows = np.array(list(dict.fromkeys(states)), dtype=np.uint64).reshape(-1)
+        length = len(rows) // self._width
+        self._hold(length)
+        self._order[: len(rows)], self._parent[:length], self._length = rows, -1, length
+        for owner in range(self.threads):
+            self._held[owner] = length  # at most; which are whose, the table knows
+            self._make_room(owner, 0)
 
     def advance(self, first: int, last: int, pending: tuple[int, int]) -> Advance:
         """Expand, insert, number; see :class:`~.engine.Engine`."""
@@ -107,11 +110,11 @@ class NativeEngine:
 
     def words(self, numbers: slice) -> Words:
         """The packed states, a row each."""
-        return self._order[: self._length * self._width].reshape(-1, self._width)[numbers]
+        return self._order[: self._length * self._width].reshape(-1, self._width)[numbers].copy()
 
     def parents(self, numbers: slice) -> Numbers:
         """From which state each was first reached."""
-        return self._parent[: self._length][numbers]
+        return self._parent[: self._length][numbers].copy()
 
     def look(self, numbers: Sequence[int]) -> list[Look]:
         """The events of states, and their steps."""
@@ -198,15 +201,23 @@ class NativeEngine:
         return made
 
     def _make_room(self, owner: int, more: int) -> None:
-        table = self._tables[owner]
-        size = len(table) // self._width
-        if self._held[owner] + more <= FULL * size:
-            return
+        """A larger table, if need be, filled from the states themselves: it never stands beside the one before."""
+        held = len(self._tables[owner]) // self._width
+        size = max(held, SMALLEST)
         while self._held[owner] + more > FULL * size:
             size *= 2
-        larger = np.zeros(size * self._width, dtype=np.uint64)
-        kernels.moved(table, larger, np.uint64(size - 1), self._width)
-        self._tables[owner] = larger
+        if size == held:
+            return
+        self._tables[owner] = np.empty(0, dtype=np.uint64)
+        table = self._tables[owner] = np.zeros(size * self._width, dtype=np.uint64)
+        kernels.filled(self._order, self._length, owner, self.threads, table, np.uint64(size - 1), self._width)
+
+    def _hold(self, length: int) -> None:
+        """Have room for so many states, and some more; where the system moves pages, without a copy."""
+        if length > len(self._parent):
+            size = max(length, len(self._parent) + len(self._parent) // GROWTH)
+            self._order.resize(size * self._width, refcheck=False)  # nobody has a view: words and parents are copies
+            self._parent.resize(size, refcheck=False)
 
     def _number(
         self, tallies: list[npt.NDArray[np.int64]], made: list[list[int]], pending: np.uint64
@@ -216,8 +227,7 @@ class NativeEngine:
             bases.append(bases[-1] + sum(by_part[part] for by_part in made))
         if bases[-1] >= STATES:
             raise MemoryError(f"more than {STATES} states")
-        self._order = _grown(self._order, self._length * self._width, bases[-1] * self._width)
-        self._parent = _grown(self._parent, self._length, bases[-1])
+        self._hold(bases[-1])
         events = [np.full((64, 2), -1, dtype=np.int64) for _ in tallies]
 
         def one(part: int) -> None:
@@ -259,17 +269,6 @@ def _earliest(events: list[npt.NDArray[np.int64]]) -> dict[int, tuple[int, int]]
     for part in reversed(events):
         found |= {int(bit): (int(part[bit, 0]), int(part[bit, 1])) for bit in np.flatnonzero(part[:, 0] >= 0)}
     return found
-
-
-S = TypeVar("S", bound=np.generic)
-
-
-def _grown(array: npt.NDArray[S], used: int, needed: int) -> npt.NDArray[S]:
-    if needed <= len(array):
-        return array
-    larger = np.empty(max(needed, len(array) * 3 // 2), dtype=array.dtype)
-    larger[:used] = array[:used]
-    return larger
 
 
 def _cores() -> int:
