@@ -53,6 +53,7 @@ CALLED = "3200 effect.called index=0"
 SETTLED = "3300 release.settled index=0 outcome=ok"
 TOLD = "3400 caller.told index=0 outcome=ok"
 DONE = (APPROVED, STARTED, CALLED, SETTLED, TOLD)
+GONE_ELSEWHERE = "50 caller.gone hold=another"
 AWAY = ("1000 wait.failed error=availability",)
 END = "9000000 log.ended"
 
@@ -62,6 +63,48 @@ GOOD = {
     ),
     "a door that boots gives up what its caller left": story(
         "3000 door.died", "4000 door.booted", "4001 hold.abandoned", END
+    ),
+    "a call that is told when it is over, hours after a start in time": story(
+        '59000 hold.decided verdicts=["approve"] by=human',
+        "90000 release.started index=0",
+        "8000000 effect.called index=0",
+        "8000001 release.settled index=0 outcome=ok",
+        "8000002 caller.told index=0 outcome=ok",
+        END,
+    ),
+    "two calls after the grace, both started in it": story(
+        '59000 hold.decided verdicts=["approve","approve"] by=human',
+        "89990 release.started index=0",
+        "89995 release.started index=1",
+        "90001 effect.called index=0",
+        "90002 release.settled index=0 outcome=error",
+        "90003 effect.called index=1",
+        "90004 release.settled index=1 outcome=ok",
+        END,
+        requests=2,
+    ),
+    "a failure that is none of availability ends the wait": story(
+        "1 wait.armed cursor=10",
+        "500 wait.failed error=other",
+        "501 caller.told index=0 outcome=error",
+        "502 hold.abandoned",
+        END,
+    ),
+    "a failure that is none of availability ends the hold": "0 door.booted\n"
+    + story("1 wait.armed cursor=10", "500 wait.failed error=other", GONE_ELSEWHERE, "501 hold.abandoned", END),
+    "a caller that comes back when its hold was given up": story(
+        "100 caller.gone", "5000 hold.abandoned", "5001 caller.told index=0 outcome=abandoned", END
+    ),
+    "a caller that is gone in a log that never says so": f"0 door.booted\n{story('5000 hold.abandoned', END)}",
+    "a door that gives up what its predecessor left, in a log that tells of no door": story(
+        GONE_ELSEWHERE, "5000 hold.abandoned", END
+    ),
+    "a person rejects while the journal comes back": story(
+        "1 wait.armed cursor=10",
+        *AWAY,
+        '1001 hold.decided verdicts=["reject"] by=ada',
+        "1201 caller.told index=0 outcome=refused",
+        END,
     ),
     "a release": story(*DONE, END),
     "a refusal": story(
@@ -184,7 +227,32 @@ BAD = {
         "1 wait.armed cursor=10", "5000 wait.failed error=availability", "5001 caller.told index=0 outcome=error"
     ),
     "H9 at 2: expired early": story("59999 hold.expired"),
-    "H9 at 2: abandoned though the caller is there": story("5000 hold.abandoned"),
+    "H9 at 4: abandoned though the caller is there": f"0 door.booted\n{story(GONE_ELSEWHERE, '5000 hold.abandoned')}",
+    "H9 at 4: an outage gives the hold up": story("1 wait.armed cursor=10", *AWAY, "1001 hold.abandoned"),
+    "H9 at 4: an outage is taken for a rejection": story(
+        "1 wait.armed cursor=10", *AWAY, '1001 hold.decided verdicts=["reject"] by=door'
+    ),
+    "H9 at 6: an outage after another failure ends the hold": story(
+        "1 wait.armed cursor=10",
+        "500 wait.failed error=other",
+        "700 wait.armed cursor=10",
+        *AWAY,
+        "1001 caller.told index=0 outcome=error",
+    ),
+    "H12 at 6: an effect for a caller that was told of a failure": story(
+        "1 wait.armed cursor=10",
+        "500 wait.failed error=other",
+        "501 caller.told index=0 outcome=error",
+        APPROVED,
+        STARTED,
+    ),
+    "H5 at 5: success is told, but a failure came": story(
+        "1 wait.armed cursor=10", "500 wait.failed error=other", APPROVED, "3100 caller.told index=0 outcome=ok"
+    ),
+    "H2 at 3: a call after the grace whose start is in no line": story(APPROVED, "90001 effect.called index=0"),
+    "H3 at 5: the effect runs again, long after the grace": story(
+        APPROVED, STARTED, CALLED, "8000000 effect.called index=0"
+    ),
     "H10 at 4: no distance": story(
         "1 wait.armed cursor=10", "1000 wait.failed error=availability", "1001 wait.armed cursor=10"
     ),

@@ -28,7 +28,10 @@ from .audit_words import Entity, Line, Reader, Words, among, instant_of, text_of
 VERDICTS: Final = {"approve": True, "reject": False}
 OUTCOMES: Final = {"ok": Release.OK, "error": Release.ERROR, "unknown": Release.UNKNOWN, "lapsed": Release.LAPSED}
 TOLD: Final = {told.value.replace(" ", "-"): told for told in Told if told not in (Told.NOTHING, Told.FAILED)}
-ERRORS: Final = {"availability": True, "other": False}
+ERRORS: Final = dict.fromkeys(("availability", "other"))
+DOOR: Final = "door"
+"""By whom a decision is that the door has made up."""
+
 REQUESTS: Final = 1_000
 """Requests of one hold, at most."""
 
@@ -43,7 +46,10 @@ class Names:
     Attributes:
         requests: how many it has.
         cursor: where its wait was armed last; None if it wasn't.
-        failed: whether a wait failed since.
+        startable_ms: until when a release may start, in its own time.
+        started: the requests of which a start was logged.
+        error: by what its wait failed last; None if it didn't.
+        failed: whether it has failed since, the journal being away.
         armed: how often its wait was armed since the last failure.
         since_ms: its own time at the first of these, or else at that failure.
         answered: whether something else shows that the journal may have answered since, or nothing has failed yet.
@@ -51,6 +57,9 @@ class Names:
 
     requests: int = 1
     cursor: int | None = None
+    startable_ms: int = 0
+    started: tuple[int, ...] = ()
+    error: str | None = None
     failed: bool = False
     armed: int = 0
     since_ms: int = 0
@@ -68,6 +77,9 @@ FAILURES: Final = tuple(
     for move in ((given("up", False), do(action)), (given("up", True), do("journal_fails"), do(action)))
 )
 """The moves of a wait that fails because the journal is away."""
+
+LEAVES: Final = (do("detach"), do("leave"))
+"""The caller goes away for good."""
 
 
 class HoldWords(Words):
@@ -92,7 +104,9 @@ class HoldWords(Words):
     clock = True
     instants = ((one("until_ms"), ""), (one("deadline_at_ms"), ""), (one("deadline_at_ms"), "release_grace_ms"))
     exact = frozenset({"failed", "failed again"})
-    optional = frozenset({"effect.called", "release.started", "wait.armed", "wait.failed"})
+    optional = frozenset(
+        {"effect.called", "release.started", "wait.armed", "wait.failed", "caller.gone", "door.booted"}
+    )
     last_resort = "H15"
     unseen: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "H4": ("release.started",),
@@ -109,11 +123,11 @@ class HoldWords(Words):
             "hold.requested": self._requested,
             "hold.decided": self._decided,
             "hold.expired": lambda line: self._of_hold(line, ("expired",)),
-            "hold.abandoned": lambda line: self._of_hold(line, ("abandoned",)),
-            "release.started": lambda line: self._of_request(line, ("started",)),
-            "effect.called": lambda line: self._of_request(line, ("called",)),
+            "hold.abandoned": self._abandoned,
+            "release.started": self._started,
+            "effect.called": self._called,
             "release.settled": lambda line: self._of_request(line, ("settled", among(line, "outcome", OUTCOMES))),
-            "caller.told": lambda line: self._of_request(line, ("told", among(line, "outcome", TOLD))),
+            "caller.told": self._told,
             "caller.gone": lambda line: self._of_hold(line, ("gone",)),
             "wait.armed": self._armed,
             "wait.failed": self._failed,
@@ -135,7 +149,8 @@ class HoldWords(Words):
         entity = self.entity(name)
         if entity is None:
             entity = self.opened(name, requests)
-            _names(entity).requests = requests
+            names, policy = _names(entity), cast("HoldPolicy", entity.monitor.code.policy)
+            names.requests, names.startable_ms = requests, deadline_at_ms - entity.base_ms + policy.release_grace_ms
             self._every(entity, line, ("requested", deadline_at_ms - entity.base_ms))
         else:
             self._every(entity, line, ("requested again", deadline_at_ms - entity.base_ms))
@@ -153,6 +168,9 @@ class HoldWords(Words):
         answers = [VERDICTS.get(verdict, verdict) for verdict in verdicts]
         if any(type(answer) is not bool for answer in answers):
             raise Malformed(f"verdicts is {verdicts!r}: give {' or '.join(VERDICTS)}")
+        if _names(entity).failed and line.get("by") == DOOR:
+            self._every(entity, line, ("decided by the door",))
+            return
         fits = len(answers) == _names(entity).requests
         for part in range(len(entity.nodes)):
             answer = answers[part] if fits else False
@@ -173,12 +191,13 @@ class HoldWords(Words):
         self._every(entity, line, ("armed astray",) if astray else ("armed",))
 
     def _failed(self, line: Line) -> None:
-        is_away = ERRORS[among(line, "error", ERRORS)]
+        error = among(line, "error", ERRORS)
         entity = self.known(line)
         if entity is None:
             return
         names = _names(entity)
-        if not is_away:
+        names.error = error
+        if error == "other":
             names.answered = True
             return
         policy = cast("HoldPolicy", entity.monitor.code.policy)
@@ -200,13 +219,50 @@ class HoldWords(Words):
         if entity is not None:
             self._every(entity, line, key)
 
-    def _of_request(self, line: Line, key: Key) -> None:
+    def _abandoned(self, line: Line) -> None:
         entity = self.known(line)
-        index = whole_number(line, "index")
         if entity is not None:
-            if not 0 <= index < len(entity.nodes):
-                raise Malformed(f"index is {index}: the hold has {len(entity.nodes)} requests")
+            unseen = not self.absent.isdisjoint({"caller.gone", "door.booted"})
+            why = "a failure" if _names(entity).error == "other" else "unseen" if unseen else "gone"
+            self._every(entity, line, ("abandoned", why))
+
+    def _started(self, line: Line) -> None:
+        entity, index = self._request(line)
+        if entity is not None:
+            _names(entity).started += (index,)
+            self.step(entity, line, ("started",), index)
+
+    def _called(self, line: Line) -> None:
+        """The grace bounds the start; a call may be told when it is over, so of one that was started it is no bound."""
+        entity, index = self._request(line)
+        if entity is None:
+            return
+        names, now_ms = _names(entity), self.place.at_ms - entity.base_ms
+        if now_ms <= names.startable_ms or index not in names.started:
+            self.step(entity, line, ("called",), index)
+            return
+        now_ms, entity.now_ms = max(entity.now_ms, now_ms), names.startable_ms
+        self.step(entity, line, ("called",), index, late=True)
+        entity.now_ms = now_ms
+
+    def _told(self, line: Line) -> None:
+        outcome = among(line, "outcome", TOLD)
+        entity, index = self._request(line)
+        if entity is not None:
+            failed = outcome == "error" and _names(entity).error == "other"
+            self.step(entity, line, ("told a failure",) if failed else ("told", outcome), index)
+
+    def _of_request(self, line: Line, key: Key) -> None:
+        entity, index = self._request(line)
+        if entity is not None:
             self.step(entity, line, key, index)
+
+    def _request(self, line: Line) -> tuple[Entity | None, int]:
+        """The hold of a line, if it is known, and the index of its request."""
+        entity, index = self.known(line), whole_number(line, "index")
+        if entity is not None and not 0 <= index < len(entity.nodes):
+            raise Malformed(f"index is {index}: the hold has {len(entity.nodes)} requests")
+        return entity, index
 
     def _of_all(self, line: Line, key: Key) -> None:
         for entity in list(self.entities.values()):
@@ -233,8 +289,12 @@ class HoldWords(Words):
                 yield (do("decide", first=False, evidence=Evidence.MALFORMED), *decided)
             case ("expired",):
                 yield (do("expire"),)
-            case ("abandoned",):
+            case ("abandoned", str(why)):
                 yield (do("abandon"),)
+                if why == "unseen":  # nobody abandons for a journal that is away
+                    yield (given_not(one("wait"), Wait.BACKING_OFF), *LEAVES, do("abandon"))
+                elif why == "a failure":
+                    yield (*LEAVES, do("abandon"))
             case ("started",):
                 yield (do("start_release"),)
             case ("called",):
@@ -245,8 +305,13 @@ class HoldWords(Words):
             case ("told", str(outcome)):
                 yield (do("tell"), see(one("told[0]"), TOLD[outcome]))
                 yield (given(one("told[0]"), TOLD[outcome]), given(one("caller"), Caller.ATTACHED))
+                if outcome == "abandoned":  # who is told so came back too late
+                    yield given(one("fact"), Fact.ABANDONED), given(one("caller"), Caller.GONE)
+            case ("told a failure",):
+                yield from self.moves(("told", "error"))
+                yield (given(one("releases[0]"), Release.NONE), *LEAVES)
             case ("gone",):
-                yield (do("detach"), do("leave"))
+                yield LEAVES
                 yield (given(one("caller"), Caller.GONE),)
             case ("armed",):
                 yield (given(one("wait"), Wait.WAITING),)
@@ -266,7 +331,7 @@ class HoldWords(Words):
             case ("door booted",):
                 for died in ((), (given("alive", True), do("crash"))):
                     yield (*died, do("boot"))
-                    yield (*died, do("boot"), do("detach"), do("leave"))  # its caller died with the door before it
+                    yield (*died, do("boot"), *LEAVES)  # its caller died with the door before it
 
     def hidden(self, absent: frozenset[str]) -> Iterable[Move]:
         """What a door does without a fact, and what happens to it."""
@@ -289,7 +354,9 @@ class HoldWords(Words):
             yield (do("call"),)
 
     def blames(self, key: Key) -> Iterable[Blame]:
-        """An error that the caller is told right after a wait failed is that failure, told as an end."""
+        """What the door decides by itself, or tells as an error, after a wait failed, is that failure taken for an end."""
+        if key == ("decided by the door",):
+            yield Blame(("failed", "failed again"), (see(one("fact"), Fact.DECIDED),), ("H9",))
         if key == ("told", "error"):
             yield Blame(("failed", "failed again"), (see(one("told[0]"), Told.ERROR),), ("H9",), last=True)
 
@@ -299,7 +366,7 @@ class HoldWords(Words):
         for word, verdict in VERDICTS.items():
             yield f"hold.decided ({word} for {index})", ("decided", verdict, True)
         yield "hold.expired", ("expired",)
-        yield "hold.abandoned", ("abandoned",)
+        yield "hold.abandoned", ("abandoned", "gone")
         yield f"release.started ({index})", ("started",)
         yield f"effect.called ({index})", ("called",)
         yield from ((f"release.settled ({index}, {word})", ("settled", word)) for word in OUTCOMES)
