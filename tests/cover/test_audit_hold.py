@@ -249,6 +249,8 @@ BAD = {
     "H5 at 5: success is told, but a failure came": story(
         "1 wait.armed cursor=10", "500 wait.failed error=other", APPROVED, "3100 caller.told index=0 outcome=ok"
     ),
+    "H2 at 1: parked when the deadline has come": story(deadline_at=0),
+    "H2 at 1: parked after the deadline": story(*DONE, deadline_at=-5),
     "H2 at 3: a call after the grace whose start is in no line": story(APPROVED, "90001 effect.called index=0"),
     "H3 at 5: the effect runs again, long after the grace": story(
         APPROVED, STARTED, CALLED, "8000000 effect.called index=0"
@@ -314,6 +316,15 @@ def test_h4_a_log_without_starts_does_not_show_it() -> None:
     """A system that does not write starts ahead is told once that H4 is not observable."""
     assert "H4" in judged(GOOD["a system that does not write starts ahead"]).not_observable
     assert "H4" not in judged(GOOD["a release"]).not_observable
+
+
+def test_h2_a_hold_has_a_deadline_within_an_hour() -> None:
+    """A line that parks without a deadline, or for more than an hour, is malformed; an hour is not."""
+    assert verdict(story(deadline_at=3_600_000)) == "pending"
+    for parked in ("deadline_at=3600001 requests=1", "deadline_at=null requests=1", "requests=1"):
+        found = judged(f"0 hold.requested {parked}")
+        assert [(number, "deadline_at" in why) for _, number, why in found.malformed] == [(1, True)]
+        assert found.entities == 0
 
 
 def test_h10_a_backoff_that_may_not_grow_keeps_its_distance() -> None:

@@ -18,7 +18,7 @@ from typing import ClassVar, Final, cast
 import attrs
 
 from deadreckon.spec import UNLIMITED
-from deadreckon.spec.hold_state import Caller, Evidence, Fact, HoldPolicy, Release, Told, Wait
+from deadreckon.spec.hold_state import HOLD_MAX_MS, Caller, Evidence, Fact, HoldPolicy, Release, Told, Wait
 from deadreckon.spec.machines import hold
 
 from .audit_moves import Blame, Key, Malformed, Move, do, given, given_not, see
@@ -148,6 +148,9 @@ class HoldWords(Words):
             raise Malformed(f"requests is {requests}: give 1 to {REQUESTS}")
         entity = self.entity(name)
         if entity is None:
+            hold_ms = deadline_at_ms - self.place.at_ms
+            if hold_ms > HOLD_MAX_MS:
+                raise Malformed(f"deadline_at is {hold_ms} ms after at: give at most {HOLD_MAX_MS}")
             entity = self.opened(name, requests)
             names, policy = _names(entity), cast("HoldPolicy", entity.monitor.code.policy)
             names.requests, names.startable_ms = requests, deadline_at_ms - entity.base_ms + policy.release_grace_ms
@@ -279,7 +282,8 @@ class HoldWords(Words):
         """The moves that may have written a line with this key."""
         match key:
             case ("requested", int(hold_ms)):
-                yield (do("ask", hold_ms=hold_ms, slice_ms=WHOLE),)
+                if hold_ms >= 1:  # else no policy allows it
+                    yield (do("ask", hold_ms=hold_ms, slice_ms=WHOLE),)
             case ("requested again", int(hold_ms)):
                 yield (see(one("deadline_at_ms"), hold_ms),)
             case ("decided", bool(verdict), True):
@@ -359,6 +363,12 @@ class HoldWords(Words):
             yield Blame(("failed", "failed again"), (see(one("fact"), Fact.DECIDED),), ("H9",))
         if key == ("told", "error"):
             yield Blame(("failed", "failed again"), (see(one("told[0]"), Told.ERROR),), ("H9",), last=True)
+
+    def suspects(self, key: Key) -> Iterable[tuple[Move, tuple[str, ...]]]:
+        """A hold that is parked no sooner than its deadline."""
+        match key:
+            case ("requested", int(hold_ms)):
+                yield (do("ask", hold_ms=hold_ms, slice_ms=WHOLE),), ("H2",)
 
     def options(self, entity: Entity, part: int) -> Iterator[tuple[str, Key]]:
         """The lines that might come next."""
