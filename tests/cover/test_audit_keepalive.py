@@ -65,11 +65,15 @@ def failing(at: float, number: int, due: float) -> str:
     return revival(at, number, due, f"{at + 1} revival.failed")
 
 
+def unreported(at: float, number: int, due: float) -> str:
+    """A revival that fails, and of which nobody is told."""
+    return "\n".join(line for line in failing(at, number, due).splitlines() if "reported" not in line)
+
+
+LOOP = (failing(10, 1, 20), failing(20, 2, 80), failing(80, 3, 380))
 LADDER = (
     DIES,
-    failing(10, 1, 20),
-    failing(20, 2, 80),
-    failing(80, 3, 380),
+    *LOOP,
     failing(380, 4, 2180),
     failing(2180, 5, 23780),
 )
@@ -152,6 +156,23 @@ GOOD = {
         )
     ),
     "a death that nobody saw": story(revival(10, 1, 20, "11 revival.succeeded")),
+    "nobody logs what people are told": "\n".join(
+        line for line in story(*LADDER, failing(23780, 6, 45380)).splitlines() if "reported" not in line
+    ),
+    "told before the revival has its line": story(
+        DIES, *LOOP[:2], "80 alarm.fired", "80 plateau.reported", "80 revival.started n=3", "80 alarm.armed due=380"
+    ),
+    "another alarm after a revival that armed none in the log": story(
+        DIES, "10 alarm.fired", "10 revival.started n=1", "11 revival.succeeded", "12 alarm.armed due=19"
+    ),
+    "three works, taken up by one turn": "\n".join(
+        (
+            "0 work.tracked\n0 work.tracked",
+            story(DIES, revival(10, 1, 20, "11 revival.succeeded", "12 work.settled ok=true")),
+            "20 alarm.fired",
+            "20 count.cleared by=quiet-clean",
+        )
+    ),
     "a reset by hand": story(
         *LADDER, "5780 count.cleared by=hand", "5780 alarm.armed due=5790", failing(5790, 1, 5800)
     ),
@@ -167,6 +188,25 @@ GOOD = {
 
 BAD = {
     "K1 at 5: a number is skipped": story(DIES, "10 alarm.fired", "10 revival.started n=2"),
+    "K1 at 7: it acts before the next is armed": story(
+        DIES, "10 alarm.fired", "10 revival.started n=1", "11 revival.succeeded", "12 alarm.armed due=20"
+    ),
+    "K2 at 15: new work pulls the alarm in": story(
+        DIES, *LOOP[:2], "22 work.tracked", "22 alarm.armed due=32", "32 alarm.fired", "32 revival.started n=3"
+    ),
+    "K2 at 13: a millisecond early": story(DIES, *LOOP[:2], "79.999 alarm.fired", "79.999 revival.started n=3"),
+    "K3 at 9: one of two settles, after a death": "\n".join(
+        (
+            "0 work.tracked",
+            story(DIES, "10 alarm.fired", "10 revival.started n=1", "12 work.settled ok=true"),
+            "20 alarm.fired",
+            "20 count.cleared by=quiet-clean",
+        )
+    ),
+    "K3 at 6: one of two settles": "\n".join(("0 work.tracked", story(*CLEAN))),
+    "K3 at 9: the count falls, and no line says why": story(
+        DIES, failing(10, 1, 20), "20 alarm.fired", "20 revival.started n=1"
+    ),
     "K2 at 15: a crash loop": story(
         DIES,
         *(
@@ -187,16 +227,21 @@ BAD = {
         DIES, failing(10, 1, 20), "12 host.died asked=false", "20 alarm.fired", "20 revival.started n=1"
     ),
     "K6 at 9: a reset delays": story(DIES, failing(10, 1, 20), "15 count.cleared by=hand", "15 alarm.armed due=25"),
-    "K8 at 5: an alarm that is not due": story(DIES, "5 alarm.fired", "5 revival.started n=1"),
-    "K9 at 15: nobody was told": story(
-        DIES,
-        failing(10, 1, 20),
-        failing(20, 2, 80),
-        "80 alarm.fired",
-        "80 revival.started n=3",
-        "80 alarm.armed due=380",
-        "81 revival.succeeded",
+    "K6 at 26: a reset delays, while work runs": story(
+        *LADDER, "5780 count.cleared by=hand", "5780 alarm.armed due=27380"
     ),
+    "K8 at 5: an alarm that is not due": story(DIES, "5 alarm.fired", "5 revival.started n=1"),
+    "K9 at 30: nobody was told of the second loop": story(
+        DIES,
+        *LOOP,
+        "90 count.cleared by=hand",
+        "90 alarm.armed due=100",
+        failing(100, 1, 110),
+        failing(110, 2, 170),
+        unreported(170, 3, 470),
+    ),
+    "K9 at 15: told at the fourth only": story(DIES, *LOOP[:2], unreported(80, 3, 380), "380 plateau.reported"),
+    "K9 at 6: told too early": story(DIES, "10 alarm.fired", "10 revival.started n=1", "10 plateau.reported"),
     "K9 at 17: told twice": story(
         DIES, failing(10, 1, 20), failing(20, 2, 80), failing(80, 3, 380), "90 plateau.reported"
     ),

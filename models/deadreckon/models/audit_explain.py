@@ -119,7 +119,7 @@ class _Explainer:
         """A guard of a suspected rule is as good as the rule, and what else was passed over is no force."""
         refused = next((id for id, _ in reading.guards if id in rules), None)
         broken = reading.broken or refused
-        return reading if broken is None else attrs.evolve(reading, broken=broken, guards=())
+        return reading if broken is None else attrs.evolve(reading, broken=broken, suspected=True)
 
     def _read(
         self, states: Iterable[Flat], move: Move, leads: Iterable[Move], at_ms: int, only: tuple[str, ...] = ()

@@ -38,15 +38,16 @@ class Names:
     Attributes:
         version: the number of the last version.
         in_flight: works that were tracked and not settled, as far as lines say.
+        owed: works that were tracked and did not settle well, at most.
         recovering: whether a revival began, and no work was tracked since.
-        fired: whether an alarm fired since the last revival, so that a pass may have begun.
-        last: what the last line was about, if the next alarm belongs to it: a revival, or a reset by hand.
+        last: what the last line was about, if the next alarm belongs to it: a revival, one that has ended without an
+            alarm, or a reset by hand.
     """
 
     version: int = 1
     in_flight: int = 0
+    owed: int = 0
     recovering: bool = False
-    fired: bool = False
     last: str = ""
 
 
@@ -62,11 +63,20 @@ class KeepaliveWords(Words):
         ),
         observed=(
             *DUE,
-            *("record.revivals", "record.last_revival_at_ms", "reviving", "alive", "failed_seen", "now_ms"),
+            *(
+                "record.revivals",
+                "record.last_revival_at_ms",
+                "reviving",
+                "alive",
+                "clean_seen",
+                "failed_seen",
+                "now_ms",
+            ),
             *("running_since_ms[0]", "running_since_ms[1]"),
         ),
         judged=True,
     )
+    optional = frozenset({"plateau.reported"})
     clock = True
     exact = None
     last_resort = "K12"
@@ -89,11 +99,11 @@ class KeepaliveWords(Words):
             "alarm.armed": self._armed,
             "alarm.fired": self._fired,
             "revival.started": self._revived,
-            "revival.succeeded": lambda line: self._of_host(line, ("succeeded",)),
-            "revival.failed": lambda line: self._of_host(line, ("failed",)),
+            "revival.succeeded": lambda line: self._ended(line, ("succeeded",)),
+            "revival.failed": lambda line: self._ended(line, ("failed",)),
             "host.died": self._died,
             "count.cleared": self._cleared,
-            "plateau.reported": lambda line: self._of_host(line, ("reported",), keep=True),
+            "plateau.reported": self._reported,
         }
 
     def names(self) -> Names:
@@ -107,6 +117,7 @@ class KeepaliveWords(Words):
         names = _names(entity)
         self._step(entity, line, ("tracked", names.recovering))
         names.in_flight += 1
+        names.owed += 1
         names.recovering = False
 
     def _settled(self, line: Line) -> None:
@@ -117,8 +128,10 @@ class KeepaliveWords(Words):
         names = _names(entity)
         more = names.in_flight > len(SLOTS)
         names.in_flight = max(0, names.in_flight - 1)
+        all_at_once = names.recovering and names.owed > len(SLOTS)
+        names.owed -= well and names.owed > 0
         if not more:
-            self._step(entity, line, ("settled", well, names.recovering))
+            self._step(entity, line, ("settled", well, names.recovering, all_at_once))
 
     def _armed(self, line: Line) -> None:
         due_at_ms = instant_of(line, "due_at")
@@ -131,7 +144,6 @@ class KeepaliveWords(Words):
     def _fired(self, line: Line) -> None:
         entity = self.known(line)
         if entity is not None:
-            _names(entity).fired = True
             self._step(entity, line, ("fired",))
 
     def _revived(self, line: Line) -> None:
@@ -139,10 +151,8 @@ class KeepaliveWords(Words):
         if number < 0:
             raise Malformed(f"n is {number}: give 0 or more")
         entity = self.known(line) or self._adopted(line, number - 1)
-        names = _names(entity)
-        early_ms = NEVER if names.fired else self.place.at_ms - entity.base_ms
-        names.fired, names.recovering = False, True
-        self._step(entity, line, ("revived", number, early_ms), " for a revival")
+        _names(entity).recovering = True
+        self._step(entity, line, ("revived", number, self.place.at_ms - entity.base_ms), " for a revival")
 
     def _died(self, line: Line) -> None:
         asked = truth(line, "asked")
@@ -164,10 +174,16 @@ class KeepaliveWords(Words):
         else:
             self._step(entity, line, ("cleared by a clean run" if by == "quiet-clean" else "cleared by another",))
 
-    def _of_host(self, line: Line, key: Key, keep: bool = False) -> None:
+    def _ended(self, line: Line, key: Key) -> None:
         entity = self.known(line)
         if entity is not None:
-            self._step(entity, line, key, _names(entity).last if keep else "")
+            last = _names(entity).last
+            self._step(entity, line, key, " too late" if last == " for a revival" else "")
+
+    def _reported(self, line: Line) -> None:
+        entity = self.known(line)
+        if entity is not None:
+            self._step(entity, line, ("reported",), _names(entity).last)
 
     def _step(self, entity: Entity, line: Line, key: Key, last: str = "") -> None:
         _names(entity).last = last
@@ -184,7 +200,7 @@ class KeepaliveWords(Words):
 
     def moves(self, key: Key) -> Iterable[Move]:
         """The moves that may have written a line with this key: a revival that was begun has its own line first."""
-        if key[0] in ("revived", "died", "adopted"):
+        if key[0] in ("revived", "died", "adopted", "reported"):
             yield from self._moves(key)
         else:
             yield from ((given_not("reviving", Pass.RECORDED), *move) for move in self._moves(key))
@@ -199,12 +215,13 @@ class KeepaliveWords(Words):
                 yield tuple(busy)  # a third work at once: the others are looked after as it would be
                 if recovering:
                     yield from ((given_not(_running(slot), NEVER),) for slot in SLOTS)
-            case ("settled", bool(well), bool(recovering)):
+            case ("settled", bool(well), bool(recovering), bool(all_at_once)):
                 action = "settle" if well else "settle_failed"
                 yield from ((do(action, slot=slot),) for slot in SLOTS)
-                if recovering:  # what a revival takes up may be more than is followed, or less
-                    yield tuple(do(action, slot=slot) for slot in SLOTS)
+                if recovering:  # what a revival takes up may be less than is followed, or more
                     yield tuple(given(_running(slot), NEVER) for slot in SLOTS)
+                if all_at_once:
+                    yield tuple(do(action, slot=slot) for slot in SLOTS)
             case ("armed", int(due_ms), *_):
                 yield _taken_over(due_ms)
                 yield (do("stray_fire"), *_taken_over(due_ms))  # the look that armed it has no line of its own
@@ -212,6 +229,9 @@ class KeepaliveWords(Words):
                 yield (See("record.revivals", None, rungs, given=True), *_taken_over(due_ms))
                 level = See("record.armed_at_ms", due_ms - jitter_ms, due_ms)
                 yield (See("record.revivals", rungs + 1, None, given=True), level, *_taken_over(due_ms))
+            case ("armed too late", int(due_ms), *_):  # that of the revival; any other is one like others
+                yield (given_not("record.armed_at_ms", due_ms), *_taken_over(due_ms))
+                yield (given("record.armed_at_ms", due_ms), do("arm"))
             case ("armed after a reset", int(due_ms), *_):
                 yield (See("record.armed_at_ms", due_ms, None), *_taken_over(due_ms))
                 yield (given("record.armed_at_ms", NEVER), *_taken_over(due_ms))
@@ -242,6 +262,8 @@ class KeepaliveWords(Words):
                 yield (given("alive", False),)
             case ("reported",):
                 yield (do("report"),)
+                for ahead in _perhaps_dead():  # before the line of the revival that brings the count there
+                    yield (*ahead, do("fire", jitter_ms=0), see("reviving", Pass.RECORDED), do("report"))
             case _:
                 yield from _clears(key)
 
@@ -254,6 +276,8 @@ class KeepaliveWords(Words):
             yield (given_not("record.revivals", 0), do("reset"))
         if "revival.failed" in absent:
             yield (do("fail"),)
+        if "plateau.reported" in absent:
+            yield (do("report"),)
 
     def blames(self, key: Key) -> Iterable[Blame]:
         """A revival whose number fell: the count was lost at the last death. An alarm: what armed it did."""
@@ -264,27 +288,36 @@ class KeepaliveWords(Words):
                 yield Blame(("succeeded", "failed", "settled", "tracked"), lowered, ("K3",))
             case ("armed for a revival", int(due_ms), *_):
                 yield Blame(("revived",), tuple(see(path, due_ms) for path in DUE), ("K4",))
-            case ("armed after a reset", int(due_ms), *_):
-                yield Blame(("cleared by hand",), tuple(see(path, due_ms) for path in DUE), ("K6",))
 
     def suspects(self, key: Key) -> Iterable[tuple[Move, tuple[str, ...]]]:
-        """A revival that comes early: as if it had been armed for now. A count cleared, and nothing armed, at no look."""
+        """What did wrong, where a guard or another rule would be named for what follows from it."""
         match key:
-            case ("cleared by a clean run",):
+            case ("cleared by a clean run",):  # at no look, or while something is in flight, or owed
+                counts = (given_not("record.revivals", 0), given_not("reviving", Pass.RECORDED))
+                yield (*counts, do("confirm")), ("K3",)
+                yield (given("clean_seen", True), do("confirm")), ("K3",)
                 yield (do("probe"), see("record.revivals", 0), see("record.armed_at_ms", NEVER)), ("K3", "K10")
             case ("revived", int(number), int(at_ms)):
+                ahead = given("record.revivals", number - 1)
                 counted = (see("reviving", Pass.RECORDED), see("record.revivals", number))
-                for ahead in _perhaps_dead() if at_ms != NEVER else ():
-                    yield (*_taken_over(at_ms), *ahead, do("fire", jitter_ms=0), *counted), ("K2",)
-                yield (given("reviving", Pass.IDLE), do("stray_fire"), *counted), ("K8",)
+                early = (*_taken_over(at_ms), do("fire", jitter_ms=0), *counted)  # as if it had been armed for now
+                yield (ahead, *early), ("K2",)
+                yield (ahead, given_not("reviving", Pass.IDLE), *early), ("K8a",)
+                yield (ahead, given("alive", True), given("reviving", Pass.IDLE), do("stray_fire"), *counted), ("K8",)
+            case ("succeeded" | "failed",):  # before people were told
+                yield from (((do("act", slot=slot),), ("K9",)) for slot in SLOTS)
+            case ("reported",):
+                yield (do("report"),), ("K9",)
+            case ("armed after a reset", int(due_ms), *_):  # as if it were reset now, to this
+                yield (do("reset"), *(see(path, due_ms) for path in DUE)), ("K6",)
 
     def options(self, entity: Entity, part: int) -> Iterator[tuple[str, Key]]:
         """The lines that might come next."""
         names = _names(entity)
         now_ms = entity.now_ms
         yield "work.tracked", ("tracked", False)
-        yield "work.settled (ok)", ("settled", True, names.recovering)
-        yield "work.settled (not ok)", ("settled", False, names.recovering)
+        yield "work.settled (ok)", ("settled", True, names.recovering, False)
+        yield "work.settled (not ok)", ("settled", False, names.recovering, False)
         yield "alarm.fired", ("fired",)
         highest = max(state[entity.monitor.code.index["record.revivals"]] for state in entity.nodes[part].states)
         yield from ((f"revival.started ({n})", ("revived", n, now_ms)) for n in range(1, highest + 2))

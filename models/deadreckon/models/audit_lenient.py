@@ -32,6 +32,7 @@ class Reading:
         differs: where the machine came to something else than the line shows.
         broken: the first rule that is broken, in the order of the machine; None if none is.
         later: whether it is broken only by what the line lets happen.
+        suspected: whether it is broken as it was suspected to be: then what was passed over is no force.
     """
 
     actions: str
@@ -39,11 +40,12 @@ class Reading:
     differs: tuple[str, ...]
     broken: str | None
     later: bool
+    suspected: bool = False
 
     @property
     def force(self) -> int:
         """How much it took."""
-        return len(self.guards) + len(self.differs)
+        return 0 if self.suspected else len(self.guards) + len(self.differs)
 
     def told(self) -> str:
         """The reading as a person is told it."""
