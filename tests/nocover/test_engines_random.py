@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+import numba
 import pytest
 from hypothesis import HealthCheck, event, given, note, reject, settings
 
@@ -61,6 +62,9 @@ def compared(engine: str, examples: int) -> Callable[[Path], None]:
 
 @pytest.mark.timeout(0 if EXAMPLES else 300)
 @pytest.mark.parametrize(("engine", "examples"), [("numpy", 150), ("numba", 60)])
-def test_engines_agree_on_machines_at_random(engine: str, examples: int, tmp_path: Path) -> None:
+def test_engines_agree_on_machines_at_random(
+    engine: str, examples: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The same states, numbers, steps, verdicts, counterexamples, deadlocks and graphs; or the same refusal."""
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path / "kernels"))  # nobody wants them again
     compared(engine, examples)(tmp_path)
