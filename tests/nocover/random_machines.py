@@ -6,15 +6,14 @@ state. A machine whose slots may be exchanged is only made of what treats them a
 
 from __future__ import annotations
 
-import importlib.util
 import itertools
-import sys
 from functools import cache
 from pathlib import Path
 
 import attrs
 from hypothesis import strategies as st
 
+from deadreckon.cli.references import resolve
 from deadreckon.spec import Machine
 
 HEAD = '''"""A machine at random."""
@@ -292,18 +291,6 @@ machine = Machine(
 
 def loaded(text: str, folder: Path) -> Machine:
     """The machine of a module with this text, which is written to *folder*."""
-    name = f"chance_{next(_names)}"
-    path = folder / f"{name}.py"
+    path = folder / f"chance_{next(_names)}.py"
     path.write_text(text, encoding="utf-8")
-    found = importlib.util.spec_from_file_location(name, path)
-    assert found is not None
-    assert found.loader is not None
-    module = importlib.util.module_from_spec(found)
-    sys.modules[name] = module
-    try:
-        found.loader.exec_module(module)
-    finally:
-        del sys.modules[name]
-    machine = module.machine
-    assert isinstance(machine, Machine)
-    return machine
+    return resolve(f"{path}:machine")
