@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import pytest
+
 from deadreckon.models.audit import audit
+from deadreckon.models.audit_hold import HoldWords
+from deadreckon.models.audit_monitor import TooMany
 
 Line = Mapping[str, object]
 
@@ -31,3 +35,15 @@ def test_what_one_of_several_logs_shows_is_observable() -> None:
     long: list[tuple[int, Line]] = [*short, (3, decided), (4, started)]
     assert "H4" in audit([("a", short)]).not_observable
     assert "H4" not in audit([("a", short), ("b", long)]).not_observable
+
+
+def test_an_entity_that_is_too_much_at_the_end_is_not_followed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More states than are followed leave an entity unjudged, also where they come up when the log is over."""
+
+    def owed(*_: object) -> list[str]:
+        raise TooMany
+
+    monkeypatch.setattr(HoldWords, "owed", owed)
+    asked: Line = {"at": 0, "type": "hold.requested", "hold": "h", "deadline_at": 60_000, "requests": 1}
+    report = audit([("a", [(1, asked)])])
+    assert (list(report.not_followed.values()), report.verdicts["conforms"]) == ([1], 0)

@@ -48,6 +48,8 @@ def story(*parts: str, requests: int = 1, deadline_at: int = 60_000) -> str:
 
 
 APPROVED = '3000 hold.decided verdicts=["approve"] by=human'
+REJECTED = '3000 hold.decided verdicts=["reject"] by=human'
+REFUSED = "3100 caller.told index=0 outcome=refused"
 STARTED = "3100 release.started index=0"
 CALLED = "3200 effect.called index=0"
 SETTLED = "3300 release.settled index=0 outcome=ok"
@@ -249,6 +251,23 @@ BAD = {
     "H5 at 5: success is told, but a failure came": story(
         "1 wait.armed cursor=10", "500 wait.failed error=other", APPROVED, "3100 caller.told index=0 outcome=ok"
     ),
+    "H9 at 3: a lost caller is taken for a rejection": story(
+        "20000 caller.gone", '20001 hold.decided verdicts=["reject"] by=door'
+    ),
+    "H6 at 4: a second decision when the first was told": story(
+        REJECTED, REFUSED, '3200 hold.decided verdicts=["approve"] by=another'
+    ),
+    "H6 at 4: an expiry over a decision that was told": story(REJECTED, REFUSED, "60000 hold.expired"),
+    "H6 at 4: given up though it was decided and told": story(REJECTED, REFUSED, "4000 hold.abandoned"),
+    "H8 at 5: a wait for what was taken up": story(
+        "1 wait.armed cursor=10", APPROVED, STARTED, "3150 wait.armed cursor=10"
+    ),
+    "H12 at 5: a wait for nobody": story(
+        "100 caller.gone", "200 door.died", "300 door.booted", "400 wait.armed cursor=1"
+    ),
+    "H3 at 6: the effect of a release that another door began": story(
+        APPROVED, STARTED, "3150 door.died", "3160 door.booted", CALLED
+    ),
     "H2 at 1: parked when the deadline has come": story(deadline_at=0),
     "H2 at 1: parked after the deadline": story(*DONE, deadline_at=-5),
     "H2 at 3: a call after the grace whose start is in no line": story(APPROVED, "90001 effect.called index=0"),
@@ -325,6 +344,19 @@ def test_h2_a_hold_has_a_deadline_within_an_hour() -> None:
         found = judged(f"0 hold.requested {parked}")
         assert [(number, "deadline_at" in why) for _, number, why in found.malformed] == [(1, True)]
         assert found.entities == 0
+
+
+def test_h3_a_release_that_is_declared_idempotent_may_run_again() -> None:
+    """A release in doubt is run again by the door that boots, if that was declared; also where no line tells of calls."""
+    policy = {"type": "policy", "machine": "hold", "idempotent": True}
+    again = story(
+        APPROVED, STARTED, CALLED, "3250 door.died", "4000 door.booted", "4100 effect.called index=0", "4200 door.died",
+        "5000 door.booted", "5100 effect.called index=0", "5200 release.settled index=0 outcome=ok", END,
+    )  # fmt: skip
+    for text in (again, "\n".join(line for line in again.splitlines() if "effect.called" not in line)):
+        found = audit([("log", [(0, policy), *lines(text)])])
+        assert (found.violations, found.verdicts["conforms"]) == ([], 1)
+    assert verdict(again) == "H3 at 7"
 
 
 def test_h10_a_backoff_that_may_not_grow_keeps_its_distance() -> None:

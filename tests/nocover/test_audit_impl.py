@@ -10,12 +10,14 @@ import asyncio
 import random
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 
 import attrs
 import pytest
 
 from deadreckon.impl import DecisionRefused, Door, JournalUnavailable, decide, open_holds
 from deadreckon.impl.events import Emitter, Event
+from deadreckon.impl.hold_journal import Json
 from deadreckon.impl.hold_journal_memory import MemoryJournal
 from deadreckon.impl.incident_events import IncidentEvents, TurnEvents
 from deadreckon.impl.keepalive_events import HostEvents
@@ -26,12 +28,13 @@ from deadreckon.impl.virtual import VirtualTimer, run_virtual
 from deadreckon.models.audit import Audit, Filters, Report, audit
 from deadreckon.models.audit_words import Line
 from deadreckon.spec import Machine, Refused
-from deadreckon.spec.hold_state import HoldPolicy
+from deadreckon.spec.hold_state import HoldPolicy, Wait
+from deadreckon.spec.hold_state import State as HoldState
 from deadreckon.spec.incident_state import RecoveryPolicy
 from deadreckon.spec.incident_state import State as IncidentState
 from deadreckon.spec.keepalive_state import NEVER, KeepalivePolicy
 from deadreckon.spec.keepalive_state import State as HostState
-from deadreckon.spec.machines import incident, keepalive
+from deadreckon.spec.machines import hold, incident, keepalive
 from deadreckon.spec.request_state import RequestPolicy
 from tests.cover.test_audit_run import check
 
@@ -132,6 +135,66 @@ def told_host(machine: Machine, seed: int) -> Heard:
     weights = {"tick": 4, "deploy": 0, "recreate": 0, "lose_alarm": 0.2, "reset": 0.3, "ask_to_stop": 0.3, "end": 0.5}
     walk(machine, HOSTS, seed, {**weights, "arm": 8, "act": 8, "report": 8, "fire": 8, "die": 1.5}, tell)
     return heard
+
+
+def told_holds(seed: int) -> tuple[HoldPolicy, Heard]:
+    """A walk of two holds under some policy, as their doors might tell it: each fact, wait, call and death."""
+    heard: Heard = []
+    chance = random.Random(seed)
+    policy = HoldPolicy(
+        hold_ms=chance.choice((300, 5_000, 600_000)),
+        slice_ms=chance.choice((100, 5_000)),
+        backoff_first_ms=chance.choice((1, 200)),
+        backoff_max_ms=chance.choice((200, 5_000)),
+        release_grace_ms=chance.choice((0, 3_000)),
+        idempotent=chance.random() < 0.5,
+    )
+
+    def line(at_ms: int, type_: str, name: str, **fields: Json) -> None:
+        heard.append({"at": at_ms, "type": type_, "hold": name, **fields})
+
+    def tell(action: str, before: object, after: object) -> None:
+        assert isinstance(before, HoldState)
+        assert isinstance(after, HoldState)
+        if action in ("crash", "boot"):
+            line(after.now_ms, {"crash": "door.died", "boot": "door.booted"}[action], "")
+        for name, old, new in zip("ab", before.holds, after.holds, strict=True):
+            if old == new or action == "crash":
+                continue
+            write = partial(line, after.now_ms, name=name)
+            if action == "decide":
+                write(type_="hold.decided", verdicts=["approve" if yes else "reject" for yes in new.approved], by="ada")
+            elif action in FACTS:
+                write(type_=FACTS[action], deadline_at=new.deadline_at_ms, requests=2, error="availability")
+            if action in ("ask", "ask_again", "adopt", "wake", "slice_ends") and new.wait is Wait.WAITING:
+                write(type_="wait.armed", cursor=1)
+            for index in range(2):
+                if action in CALLS and old.calls[index] is not new.calls[index]:
+                    write(type_=CALLS[action], index=index)
+                if action in ("settle", "settle_unknown", "lapse") and old.releases[index] is not new.releases[index]:
+                    write(type_="release.settled", index=index, outcome=new.releases[index].value)
+                if old.told[index] is not new.told[index]:
+                    write(type_="caller.told", index=index, outcome=new.told[index].value.replace(" ", "-"))
+
+    rare = {"crash": 0.3, "journal_fails": 1, "detach": 0.3, "lose_track": 0.5, "decide": 0.4, "change_keys": 0}
+    often = {"boot": 6, "tick": 6, "judge": 6, "start_release": 6, "call": 6, "settle": 6, "settle_unknown": 6}
+    walk(hold, policy, seed, rare | often, tell)
+    return policy, heard
+
+
+FACTS = {
+    "ask": "hold.requested", "expire": "hold.expired", "abandon": "hold.abandoned", "leave": "caller.gone",
+    "wait_fails": "wait.failed", "judgement_fails": "wait.failed",
+}  # fmt: skip
+CALLS = {"start_release": "release.started", "call": "effect.called"}
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_walked_holds(seed: int) -> None:
+    """Holds of the sound machine are accused of nothing under any policy, whichever type of line their log lacks."""
+    policy, heard = told_holds(seed)
+    for absent in ("", "wait.armed", "wait.failed", "effect.called", "release.started", "door.booted", "caller.told"):
+        clean(judged("hold", policy, [line for line in heard if line["type"] != absent]))
 
 
 @pytest.mark.parametrize("seed", range(8))

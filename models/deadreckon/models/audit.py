@@ -30,6 +30,7 @@ from .audit_words import KEPT_IF_NAMED, Entity, Line, Place, Reader, Rejected, W
 
 VOCABULARIES: tuple[type[Words], ...] = (IncidentWords, HoldWords, KeepaliveWords, JournalWords, RequestWords)
 
+TOO_MANY = "more states fit than are followed"
 LOOKAHEAD = 20_000
 """Lines of each log that are looked at first, to learn which types of lines its system writes."""
 
@@ -192,7 +193,7 @@ class Audit:
                     raise
                 self._malformed(number, f"it has no {fault.args[0]}")
             except (NotFollowed, TooMany) as fault:
-                self._leave(line, str(fault) or "more states fit than are followed")
+                self._leave(line, str(fault) or TOO_MANY)
             report.lines += 1
 
     def unread(self, number: int, why: str) -> None:
@@ -253,8 +254,11 @@ class Audit:
         for words in self._words:
             entity = words.entities.get(str(line.get(words.noun)))
             if entity is not None:
-                entity.ended = True
-                self._left.add((words.machine.name, entity.name))
+                self._left_out(words, entity)
+
+    def _left_out(self, words: Words, entity: Entity) -> None:
+        entity.ended = True
+        self._left.add((words.machine.name, entity.name))
 
     # Verdicts.
 
@@ -322,8 +326,13 @@ class Audit:
         for words in self._words:
             report.entities += words.count
             for entity in list(words.entities.values()):
-                if not entity.ended:
+                if entity.ended:
+                    continue
+                try:
                     self._end(words, entity, ended)
+                except TooMany:
+                    self.report.not_followed[TOO_MANY] += 1
+                    self._left_out(words, entity)
             for entity in (*words.resting.values(), *words.entities.values()):
                 wanted = self._run and self._accepted is None and entity.name in self.filters.entities
                 if wanted and not entity.ended:

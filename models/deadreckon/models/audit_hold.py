@@ -17,26 +17,21 @@ from typing import ClassVar, Final, cast
 
 import attrs
 
-from deadreckon.spec import UNLIMITED
-from deadreckon.spec.hold_state import HOLD_MAX_MS, Caller, Evidence, Fact, HoldPolicy, Release, Told, Wait
+from deadreckon.spec.hold_state import HOLD_MAX_MS, HoldPolicy
 from deadreckon.spec.machines import hold
 
-from .audit_moves import Blame, Key, Malformed, Move, do, given, given_not, see
+from . import audit_hold_moves as by
+from .audit_hold_moves import OUTCOMES, TOLD, VERDICTS, one
+from .audit_moves import Blame, Key, Malformed, Move
 from .audit_relation import Use
 from .audit_words import Entity, Line, Reader, Words, among, instant_of, text_of, whole_number
 
-VERDICTS: Final = {"approve": True, "reject": False}
-OUTCOMES: Final = {"ok": Release.OK, "error": Release.ERROR, "unknown": Release.UNKNOWN, "lapsed": Release.LAPSED}
-TOLD: Final = {told.value.replace(" ", "-"): told for told in Told if told not in (Told.NOTHING, Told.FAILED)}
 ERRORS: Final = dict.fromkeys(("availability", "other"))
 DOOR: Final = "door"
 """By whom a decision is that the door has made up."""
 
 REQUESTS: Final = 1_000
 """Requests of one hold, at most."""
-
-WHOLE: Final = UNLIMITED
-"""A slice that lasts to the deadline."""
 
 
 @attrs.define
@@ -50,6 +45,7 @@ class Names:
         started: the requests of which a start was logged.
         error: by what its wait failed last; None if it didn't.
         failed: whether it has failed since, the journal being away.
+        gone: whether its caller is.
         armed: how often its wait was armed since the last failure.
         since_ms: its own time at the first of these, or else at that failure.
         answered: whether something else shows that the journal may have answered since, or nothing has failed yet.
@@ -61,25 +57,10 @@ class Names:
     started: tuple[int, ...] = ()
     error: str | None = None
     failed: bool = False
+    gone: bool = False
     armed: int = 0
     since_ms: int = 0
     answered: bool = True
-
-
-def one(name: str) -> str:
-    """A leaf of the one hold that is followed."""
-    return f"holds[0].{name}"
-
-
-FAILURES: Final = tuple(
-    move
-    for action in ("wait_fails", "judgement_fails")
-    for move in ((given("up", False), do(action)), (given("up", True), do("journal_fails"), do(action)))
-)
-"""The moves of a wait that fails because the journal is away."""
-
-LEAVES: Final = (do("detach"), do("leave"))
-"""The caller goes away for good."""
 
 
 class HoldWords(Words):
@@ -97,7 +78,7 @@ class HoldWords(Words):
         observed=(
             *map(one, ("fact", "deadline_at_ms", "evidence", "approved[0]", "releases[0]", "wait", "until_ms")),
             *map(one, ("cursor_past", "backoff_ms", "calls[0]", "caller", "told[0]")),
-            *("alive", "up", "now_ms", "ghost.effects[0][0]"),
+            *("alive", "up", "now_ms", by.EFFECTS),
         ),
         free=("hold_ms", "slice_ms"),
     )
@@ -128,7 +109,7 @@ class HoldWords(Words):
             "effect.called": self._called,
             "release.settled": lambda line: self._of_request(line, ("settled", among(line, "outcome", OUTCOMES))),
             "caller.told": self._told,
-            "caller.gone": lambda line: self._of_hold(line, ("gone",)),
+            "caller.gone": self._gone,
             "wait.armed": self._armed,
             "wait.failed": self._failed,
             "door.died": lambda line: self._of_all(line, ("door died",)),
@@ -171,7 +152,7 @@ class HoldWords(Words):
         answers = [VERDICTS.get(verdict, verdict) for verdict in verdicts]
         if any(type(answer) is not bool for answer in answers):
             raise Malformed(f"verdicts is {verdicts!r}: give {' or '.join(VERDICTS)}")
-        if _names(entity).failed and line.get("by") == DOOR:
+        if line.get("by") == DOOR and (_names(entity).failed or _names(entity).gone):
             self._every(entity, line, ("decided by the door",))
             return
         fits = len(answers) == _names(entity).requests
@@ -229,6 +210,12 @@ class HoldWords(Words):
             why = "a failure" if _names(entity).error == "other" else "unseen" if unseen else "gone"
             self._every(entity, line, ("abandoned", why))
 
+    def _gone(self, line: Line) -> None:
+        entity = self.known(line)
+        if entity is not None:
+            _names(entity).gone = True
+            self._every(entity, line, ("gone",))
+
     def _started(self, line: Line) -> None:
         entity, index = self._request(line)
         if entity is not None:
@@ -280,112 +267,23 @@ class HoldWords(Words):
 
     def moves(self, key: Key) -> Iterable[Move]:
         """The moves that may have written a line with this key."""
-        match key:
-            case ("requested", int(hold_ms)):
-                if hold_ms >= 1:  # else no policy allows it
-                    yield (do("ask", hold_ms=hold_ms, slice_ms=WHOLE),)
-            case ("requested again", int(hold_ms)):
-                yield (see(one("deadline_at_ms"), hold_ms),)
-            case ("decided", bool(verdict), True):
-                yield (do("decide", first=verdict, evidence=Evidence.UNSIGNED),)
-            case ("decided", _, False):
-                decided = (see(one("fact"), Fact.DECIDED), see(one("evidence"), Evidence.MALFORMED))
-                yield (do("decide", first=False, evidence=Evidence.MALFORMED), *decided)
-            case ("expired",):
-                yield (do("expire"),)
-            case ("abandoned", str(why)):
-                yield (do("abandon"),)
-                if why == "unseen":  # nobody abandons for a journal that is away
-                    yield (given_not(one("wait"), Wait.BACKING_OFF), *LEAVES, do("abandon"))
-                elif why == "a failure":
-                    yield (*LEAVES, do("abandon"))
-            case ("started",):
-                yield (do("start_release"),)
-            case ("called",):
-                yield (do("call"),)
-            case ("settled", str(outcome)):
-                action = {"unknown": "settle_unknown", "lapsed": "lapse"}.get(outcome, "settle")
-                yield (do(action), see(one("releases[0]"), OUTCOMES[outcome]))
-            case ("told", str(outcome)):
-                yield (do("tell"), see(one("told[0]"), TOLD[outcome]))
-                yield (given(one("told[0]"), TOLD[outcome]), given(one("caller"), Caller.ATTACHED))
-                if outcome == "abandoned":  # who is told so came back too late
-                    yield given(one("fact"), Fact.ABANDONED), given(one("caller"), Caller.GONE)
-            case ("told a failure",):
-                yield from self.moves(("told", "error"))
-                yield (given(one("releases[0]"), Release.NONE), *LEAVES)
-            case ("gone",):
-                yield LEAVES
-                yield (given(one("caller"), Caller.GONE),)
-            case ("armed",):
-                yield (given(one("wait"), Wait.WAITING),)
-                yield (do("wake", slice_ms=WHOLE),)
-                yield (do("wake", slice_ms=0),)
-                yield (do("adopt", slice_ms=WHOLE), see(one("wait"), Wait.WAITING))
-            case ("armed astray",):
-                yield (do("wake", slice_ms=WHOLE), see(one("cursor_past"), True))
-                yield (do("slice_ends", slice_ms=WHOLE), see(one("cursor_past"), True))
-            case ("failed",):
-                yield from FAILURES
-            case ("failed again", int(first_ms)):  # not in a wait whose backoff an answer has made fresh
-                yield from ((given_not(one("backoff_ms"), first_ms), *move) for move in FAILURES)
-            case ("door died",):
-                yield (do("crash"),)
-                yield (given("alive", False),)
-            case ("door booted",):
-                for died in ((), (given("alive", True), do("crash"))):
-                    yield (*died, do("boot"))
-                    yield (*died, do("boot"), *LEAVES)  # its caller died with the door before it
+        return by.moves(key)
 
     def hidden(self, absent: frozenset[str]) -> Iterable[Move]:
         """What a door does without a fact, and what happens to it."""
-        yield (do("judge"),)
-        yield (do("adopt", slice_ms=WHOLE),)
-        yield (do("stop_waiting"),)
-        yield (do("wake", slice_ms=WHOLE),)
-        yield (do("wake", slice_ms=0),)
-        yield (do("slice_ends", slice_ms=WHOLE),)
-        yield from ((do("answer", succeeds=succeeds),) for succeeds in (True, False))
-        yield (do("lose_track"),)
-        yield (do("journal_returns"),)
-        if "wait.failed" in absent:
-            yield (do("journal_fails"),)
-        yield (given(one("wait"), Wait.IDLE), do("crash"))  # nobody asks for the release, say
-        yield (do("boot"),)
-        if "release.started" in absent:
-            yield (do("start_release"),)
-        if "effect.called" in absent:
-            yield (do("call"),)
+        return by.hidden(absent, cast("HoldPolicy", self.policy).idempotent)
 
     def blames(self, key: Key) -> Iterable[Blame]:
-        """What the door decides by itself, or tells as an error, after a wait failed, is that failure taken for an end."""
-        if key == ("decided by the door",):
-            yield Blame(("failed", "failed again"), (see(one("fact"), Fact.DECIDED),), ("H9",))
-        if key == ("told", "error"):
-            yield Blame(("failed", "failed again"), (see(one("told[0]"), Told.ERROR),), ("H9",), last=True)
+        """What the caller is told right after a wait failed may be that failure, told as an end."""
+        return by.blames(key)
 
     def suspects(self, key: Key) -> Iterable[tuple[Move, tuple[str, ...]]]:
-        """A hold that is parked no sooner than its deadline."""
-        match key:
-            case ("requested", int(hold_ms)):
-                yield (do("ask", hold_ms=hold_ms, slice_ms=WHOLE),), ("H2",)
+        """Readings by which a line breaks a rule that is not the first of those it breaks."""
+        return by.suspects(key, "release.started" not in self.absent)
 
     def options(self, entity: Entity, part: int) -> Iterator[tuple[str, Key]]:
         """The lines that might come next."""
-        index = f"index {part}"
-        for word, verdict in VERDICTS.items():
-            yield f"hold.decided ({word} for {index})", ("decided", verdict, True)
-        yield "hold.expired", ("expired",)
-        yield "hold.abandoned", ("abandoned", "gone")
-        yield f"release.started ({index})", ("started",)
-        yield f"effect.called ({index})", ("called",)
-        yield from ((f"release.settled ({index}, {word})", ("settled", word)) for word in OUTCOMES)
-        yield from ((f"caller.told ({index}, {word})", ("told", word)) for word in TOLD)
-        yield "caller.gone", ("gone",)
-        yield "wait.armed", ("armed",)
-        yield "wait.failed", ("failed",)
-        yield "door.died", ("door died",)
-        yield "door.booted", ("door booted",)
+        return by.options(part)
 
 
 def _names(entity: Entity) -> Names:
