@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Iterator
 
 from deadreckon.models.audit import audit
-from deadreckon.models.audit_words import Line
+from deadreckon.models.audit.words import Line
 
 Story = Iterator[tuple[int, Line]]
 """Lines of one entity, with what time passes before each."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from deadreckon.models.audit import audit
-from deadreckon.models.audit_words import Line
+from deadreckon.models.audit.words import Line
 
 Event = tuple[int, bool] | tuple[int, bool, str] | None
 """An offset, whether it is ephemeral, its key; None: the journal is started again."""

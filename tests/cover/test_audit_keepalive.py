@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from deadreckon.models.audit import Report, audit
-from deadreckon.models.audit_words import Line
+from deadreckon.models.audit.words import Line
 
 
 def value(text: str) -> object:

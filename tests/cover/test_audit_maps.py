@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from deadreckon.models.audit import Known, Report, audit
-from deadreckon.models.audit_log import Source
-from deadreckon.models.audit_map import SHIPPED, read_map
+from deadreckon.models.audit.log import Source
+from deadreckon.models.audit.mapping import SHIPPED, read_map
 from deadreckon.spec import CallerError
 
 

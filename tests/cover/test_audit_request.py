@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from deadreckon.models.audit import audit
-from deadreckon.models.audit_words import Line
+from deadreckon.models.audit.words import Line
 
 
 def lines(text: str) -> Iterator[tuple[int, Line]]:

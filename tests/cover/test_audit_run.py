@@ -17,8 +17,8 @@ from deadreckon.cli.commands import command
 from deadreckon.cli.exporting import as_itf
 from deadreckon.cli.histories import ASSUMED, NO_ACTION, TAKEN_OVER, run_story, run_title
 from deadreckon.models.audit import Audit, Filters, Report
-from deadreckon.models.audit_run import Run
-from deadreckon.models.audit_words import KEPT, KEPT_IF_NAMED, Line
+from deadreckon.models.audit.run import Run
+from deadreckon.models.audit.words import KEPT, KEPT_IF_NAMED, Line
 from deadreckon.models.layout import Field, Layout, assembled, parts, position
 from deadreckon.spec import UNLIMITED, Machine, SpecError
 from tests.cover.test_audit_incident import AT_THE_LIMIT, DEAD, SEALED, dies, lines, run, story
@@ -207,7 +207,7 @@ def test_each_part_has_a_run_of_its_own() -> None:
 
 def test_what_was_dropped_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     """The past that is not kept is not in a run: it begins in a state that the past left, and says so."""
-    monkeypatch.setattr("deadreckon.models.audit_words.KEPT", 4)
+    monkeypatch.setattr("deadreckon.models.audit.words.KEPT", 4)
     many = [run(str(at), f"k{at}", at) + "\n" + dies(f"k{at}") for at in (1, 2)]
     run_ = found(story(*many, run("c", "k3", 3)))
     check(run_)
@@ -227,7 +227,7 @@ def test_nothing_more_is_kept_unless_it_is_asked_for() -> None:
 
 def test_a_run_that_the_machine_does_not_take_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Known bad: if machine and monitor came to different states, no run would be shown."""
-    monkeypatch.setattr("deadreckon.models.audit_relation.Code.kept", lambda self, whole: ())
+    monkeypatch.setattr("deadreckon.models.audit.code.Code.kept", lambda self, whole: ())
     with pytest.raises(SpecError, match="comes to another state than its monitor"):
         found(story(run("a", "k1", 1)), "i")
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from deadreckon.models.audit import Filters, Report, audit
-from deadreckon.models.audit_incident import IncidentWords
-from deadreckon.models.audit_log import Source
-from deadreckon.models.audit_moves import Do, Key, Move, See
-from deadreckon.models.audit_words import Line, Place
+from deadreckon.models.audit.incident import IncidentWords
+from deadreckon.models.audit.log import Source
+from deadreckon.models.audit.moves import Do, Key, Move, See
+from deadreckon.models.audit.words import Line, Place
 
 LOGS = Path(__file__).parent / "logs"
 VERDICTS: dict[str, dict[str, str]] = json.loads((LOGS / "verdicts.json").read_text(encoding="utf-8"))
@@ -146,7 +146,7 @@ class Careless(IncidentWords):
 
 def test_known_bad_a_vocabulary_that_does_not_look(monkeypatch: pytest.MonkeyPatch) -> None:
     """If the count were not looked at, these stories would pass: so it is what the tests above stand on."""
-    monkeypatch.setattr("deadreckon.models.audit.VOCABULARIES", (Careless,))
+    monkeypatch.setattr("deadreckon.models.audit.auditor.VOCABULARIES", (Careless,))
     for name in ("incident-single-slot-loses-a-death.jsonl", "incident-progress-resets-count.jsonl"):
         assert verdict(read(name)) == "conforms"
     assert isinstance(See("x", 1, 1), See)
@@ -154,7 +154,7 @@ def test_known_bad_a_vocabulary_that_does_not_look(monkeypatch: pytest.MonkeyPat
 
 def test_the_past_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     """An entity that goes on for ever keeps the last steps; what it is now says all that a verdict needs."""
-    monkeypatch.setattr("deadreckon.models.audit_words.KEPT", 8)
+    monkeypatch.setattr("deadreckon.models.audit.words.KEPT", 8)
     lines: list[Line] = [{"at": 0, "type": "turn.started", "incident": "i", "incarnation": "0"}]
     for life in range(1, 40):
         whose = {"incident": "i", "attempt": str(life), "incarnation": str(life)}

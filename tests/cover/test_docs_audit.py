@@ -9,8 +9,8 @@ from click.testing import CliRunner
 
 from deadreckon.cli.commands import command
 from deadreckon.models.audit import VOCABULARIES
-from deadreckon.models.audit_map import read_map
-from deadreckon.models.audit_words import Place
+from deadreckon.models.audit.mapping import read_map
+from deadreckon.models.audit.words import Place
 
 PAGE = (Path(__file__).parents[2] / "docs" / "audit.md").read_text(encoding="utf-8")
 

@@ -26,7 +26,7 @@ from deadreckon.impl.request_store import MemoryRequests
 from deadreckon.impl.request_words import RequestAttempt, RequestEnd
 from deadreckon.impl.virtual import VirtualTimer, run_virtual
 from deadreckon.models.audit import Audit, Filters, Report, audit
-from deadreckon.models.audit_words import Line
+from deadreckon.models.audit.words import Line
 from deadreckon.spec import Machine, Refused
 from deadreckon.spec.hold_state import HoldPolicy, Wait
 from deadreckon.spec.hold_state import State as HoldState

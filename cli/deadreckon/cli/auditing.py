@@ -16,9 +16,9 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from rich.table import Table
 
 from deadreckon.models.audit import CONFORMS, PENDING, VIOLATES, Audit, Filters, Known, Report, Violation, told
-from deadreckon.models.audit_lenient import number_of
-from deadreckon.models.audit_log import Change, Source
-from deadreckon.models.audit_map import read_map
+from deadreckon.models.audit.lenient import number_of
+from deadreckon.models.audit.log import Change, Source
+from deadreckon.models.audit.mapping import read_map
 from deadreckon.spec import CallerError, EnvironmentFault
 from deadreckon.spec.machines import MACHINES
 

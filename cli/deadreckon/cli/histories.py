@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import attrs
 
 from deadreckon.models.audit import told
-from deadreckon.models.audit_run import Run, Taken
+from deadreckon.models.audit.run import Run, Taken
 from deadreckon.models.conformance import OK, Conformance, Step
 from deadreckon.models.driver import words
 from deadreckon.models.relation import Relation, relation

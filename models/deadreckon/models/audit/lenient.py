@@ -17,9 +17,9 @@ from deadreckon.spec import Function, Kind, Machine, Refused, Rule
 from deadreckon.spec.language import require
 from deadreckon.spec.rebind import Rebinder
 
-from .audit_moves import Do, Move, Part, Put
-from .audit_relation import Code
-from .layout import Flat
+from ..layout import Flat
+from .code import Code
+from .moves import Do, Move, Part, Put
 
 
 @attrs.frozen

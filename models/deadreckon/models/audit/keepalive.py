@@ -22,9 +22,9 @@ import attrs
 from deadreckon.spec.keepalive_state import NEVER, KeepalivePolicy, Pass, rungs_of
 from deadreckon.spec.machines import keepalive
 
-from .audit_moves import Blame, Key, Malformed, Move, Put, See, do, given, given_not, see
-from .audit_relation import Use
-from .audit_words import Entity, Line, Reader, Words, instant_of, text_of, whole_number
+from .code import Use
+from .moves import Blame, Key, Malformed, Move, Put, See, do, given, given_not, see
+from .words import Entity, Line, Reader, Words, instant_of, text_of, whole_number
 
 SLOTS: Final = (0, 1)
 LONG_AGO_MS: Final = -(10**12)

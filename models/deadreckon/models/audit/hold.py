@@ -20,11 +20,11 @@ import attrs
 from deadreckon.spec.hold_state import HOLD_MAX_MS, HoldPolicy
 from deadreckon.spec.machines import hold
 
-from . import audit_hold_moves as by
-from .audit_hold_moves import OUTCOMES, TOLD, VERDICTS, one
-from .audit_moves import Blame, Key, Malformed, Move
-from .audit_relation import Use
-from .audit_words import Entity, Line, Reader, Words, among, instant_of, text_of, whole_number
+from . import hold_moves as by
+from .code import Use
+from .hold_moves import OUTCOMES, TOLD, VERDICTS, one
+from .moves import Blame, Key, Malformed, Move
+from .words import Entity, Line, Reader, Words, among, instant_of, text_of, whole_number
 
 ERRORS: Final = dict.fromkeys(("availability", "other"))
 DOOR: Final = "door"

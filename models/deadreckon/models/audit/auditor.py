@@ -2,8 +2,8 @@
 
     report = audit([("night.jsonl", lines("night.jsonl"))])
 
-Each machine has a vocabulary (:mod:`audit_incident` and so on), which says what lines its actions write; all else is
-derived. See :mod:`audit_words` for how, and ``docs/audit.md`` for what a log must have.
+Each machine has a vocabulary (:mod:`.incident` and so on), which says what lines its actions write; all else is
+derived. See :mod:`.words` for how, and ``docs/audit.md`` for what a log must have.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ import attrs
 
 from deadreckon.spec import CallerError, Kind
 
-from .audit_explain import Explanation, explain
-from .audit_hold import HoldWords
-from .audit_incident import IncidentWords
-from .audit_journal import JournalWords
-from .audit_keepalive import KeepaliveWords
-from .audit_lenient import number_of
-from .audit_monitor import TooMany
-from .audit_moves import Key, Malformed, NotFollowed
-from .audit_request import RequestWords
-from .audit_run import Run, accepted_run, rejected_run
-from .audit_words import KEPT_IF_NAMED, Entity, Line, Place, Reader, Rejected, Words
+from .explain import Explanation, explain
+from .hold import HoldWords
+from .incident import IncidentWords
+from .journal import JournalWords
+from .keepalive import KeepaliveWords
+from .lenient import number_of
+from .monitor import TooMany
+from .moves import Key, Malformed, NotFollowed
+from .request import RequestWords
+from .run import Run, accepted_run, rejected_run
+from .words import KEPT_IF_NAMED, Entity, Line, Place, Reader, Rejected, Words
 
 VOCABULARIES: tuple[type[Words], ...] = (IncidentWords, HoldWords, KeepaliveWords, JournalWords, RequestWords)
 

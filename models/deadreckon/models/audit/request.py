@@ -17,10 +17,10 @@ import attrs
 from deadreckon.spec.machines import request
 from deadreckon.spec.request_state import RequestPolicy, Status
 
-from .audit_lives import BORN, DIED, Life, LivingWords
-from .audit_moves import Key, Move, Put, do, given, see
-from .audit_relation import Use
-from .audit_words import Entity, Line, Reader, among, instant_of, text_of
+from .code import Use
+from .lives import BORN, DIED, Life, LivingWords
+from .moves import Key, Move, Put, do, given, see
+from .words import Entity, Line, Reader, among, instant_of, text_of
 
 OUTCOMES: Final = {"succeeded": Status.SUCCEEDED, "failed": Status.FAILED, "expired": Status.EXPIRED}
 LEAD_MS: Final = 1

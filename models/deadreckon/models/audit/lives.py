@@ -12,8 +12,8 @@ from typing import Final, cast
 
 import attrs
 
-from .audit_moves import Key, Move, do
-from .audit_words import Entity, Line, Place, Rejected, Words, text_of
+from .moves import Key, Move, do
+from .words import Entity, Line, Place, Rejected, Words, text_of
 
 BORN: Final = ("born",)
 DIED: Final = ("died",)

@@ -37,7 +37,7 @@ import attrs
 
 from deadreckon.spec import CallerError
 
-from .audit_words import Line
+from .words import Line
 
 SHIPPED: Final = Path(__file__).parent / "maps"
 OWN: Final = frozenset({"policy", "log.ended"})

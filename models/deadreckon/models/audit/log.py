@@ -15,7 +15,7 @@ import attrs
 
 from deadreckon.spec import EnvironmentFault
 
-from .audit_words import Line, instant
+from .words import Line, instant
 
 GZIP: Final = b"\x1f\x8b"
 ZSTD: Final = b"\x28\xb5\x2f\xfd"

@@ -8,7 +8,7 @@ from typing import Final
 from deadreckon.spec import UNLIMITED
 from deadreckon.spec.hold_state import Call, Caller, Evidence, Fact, Release, Told, Wait
 
-from .audit_moves import Blame, Key, Move, See, do, given, given_not, see
+from .moves import Blame, Key, Move, See, do, given, given_not, see
 
 VERDICTS: Final = {"approve": True, "reject": False}
 OUTCOMES: Final = {"ok": Release.OK, "error": Release.ERROR, "unknown": Release.UNKNOWN, "lapsed": Release.LAPSED}

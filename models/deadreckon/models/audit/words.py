@@ -6,7 +6,7 @@ key it then lists the *moves* by which the machine can have come to write such a
 ``do`` an action, ``see`` a value in the state, and ``put`` a value there that the log knows better than the machine. Steps
 that write no line are *hidden* moves.
 
-What follows from all this is left to the machine: :mod:`audit_monitor` keeps the states that the lines allow.
+What follows from all this is left to the machine: :mod:`monitor` keeps the states that the lines allow.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ import attrs
 
 from deadreckon.spec import UNLIMITED, Machine, PolicyError
 
-from .audit_monitor import Monitor, Node
-from .audit_moves import Blame, Key, Malformed, Move
-from .audit_relation import Traced, Use
+from .code import Traced, Use
+from .monitor import Monitor, Node
+from .moves import Blame, Key, Malformed, Move
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 MILLISECOND: Final = timedelta(milliseconds=1)

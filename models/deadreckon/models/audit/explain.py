@@ -17,11 +17,11 @@ from contextlib import suppress
 
 import attrs
 
-from .audit_lenient import Elsewhere, Lenient, Reading, number_of
-from .audit_monitor import Monitor, Node, TooMany
-from .audit_moves import Blame, Key, Move, See
-from .audit_words import Rejected, Step, Words
-from .layout import Flat
+from ..layout import Flat
+from .lenient import Elsewhere, Lenient, Reading, number_of
+from .monitor import Monitor, Node, TooMany
+from .moves import Blame, Key, Move, See
+from .words import Rejected, Step, Words
 
 STATES = 24
 """Last states from which readings are tried, at most."""

@@ -20,9 +20,9 @@ import attrs
 
 from deadreckon.spec.machines import journal
 
-from .audit_moves import Key, Malformed, Move, Put, do, see
-from .audit_relation import Use
-from .audit_words import Entity, Line, Reader, Words, text_of, whole_number
+from .code import Use
+from .moves import Key, Malformed, Move, Put, do, see
+from .words import Entity, Line, Reader, Words, text_of, whole_number
 
 KEYS: Final = 100_000
 """Keys of one journal that are remembered."""

@@ -18,9 +18,9 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable, Iterator
 
-from .audit_moves import Do, Key, Move, Part, Put, See, Vocabulary, do
-from .audit_relation import Code
-from .layout import Flat
+from ..layout import Flat
+from .code import Code
+from .moves import Do, Key, Move, Part, Put, See, Vocabulary, do
 
 STATES = 20_000
 """So many states at once are not followed any further."""

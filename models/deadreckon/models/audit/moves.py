@@ -10,7 +10,7 @@ import attrs
 
 from deadreckon.spec import DeadreckonError
 
-from .layout import position
+from ..layout import position
 
 Key: TypeAlias = tuple[object, ...]
 """What a line comes to for one part of one entity: a kind, and numbers in place of names."""

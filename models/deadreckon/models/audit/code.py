@@ -20,11 +20,11 @@ import attrs
 
 from deadreckon.spec import Kind, Machine, SpecError
 
-from . import expr as ir
-from .compiled import straight_line
-from .expr import Expr, Sort
-from .layout import Field, Flat, assembled, member
-from .relation import Command, Relation, relation
+from .. import expr as ir
+from ..compiled import straight_line
+from ..expr import Expr, Sort
+from ..layout import Field, Flat, assembled, member
+from ..relation import Command, Relation, relation
 
 Function = Callable[..., Flat | None]
 Claim = Callable[[Flat], bool]

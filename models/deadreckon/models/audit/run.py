@@ -14,12 +14,12 @@ import attrs
 
 from deadreckon.spec import Machine, SpecError
 
-from .audit_monitor import Monitor, Node, TooMany
-from .audit_moves import Do, Move, Put, See
-from .audit_relation import Code
-from .audit_words import Entity, Line, Rejected, Step, Words
-from .layout import Flat
-from .relation import Relation
+from ..layout import Flat
+from ..relation import Relation
+from .code import Code
+from .monitor import Monitor, Node, TooMany
+from .moves import Do, Move, Put, See
+from .words import Entity, Line, Rejected, Step, Words
 
 
 @attrs.frozen

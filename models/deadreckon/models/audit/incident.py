@@ -20,12 +20,12 @@ from deadreckon.spec import UNLIMITED, PolicyError
 from deadreckon.spec.incident_state import SLOTS, Outcome, Phase, Reason, RecoveryPolicy, Status, Turn, recovery_policy
 from deadreckon.spec.machines import incident
 
-from . import audit_incident_moves as by
-from .audit_incident_moves import INTERRUPTED, KINDS
-from .audit_lives import BORN, DIED, Life, LivingWords
-from .audit_moves import Key, Malformed, Move, NotFollowed, do, given, given_not, see
-from .audit_relation import Use
-from .audit_words import Entity, Line, Reader, among, text_of, whole_number
+from . import incident_moves as by
+from .code import Use
+from .incident_moves import INTERRUPTED, KINDS
+from .lives import BORN, DIED, Life, LivingWords
+from .moves import Key, Malformed, Move, NotFollowed, do, given, given_not, see
+from .words import Entity, Line, Reader, among, text_of, whole_number
 
 STARTED: Final = ("started",)
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from deadreckon.spec.incident_state import Outcome, Phase, Reason, Status
 
-from .audit_moves import Do, Key, Move, do, given, given_not, see
+from .moves import Do, Key, Move, do, given, given_not, see
 
 KINDS: Final = {"replay": "replay", "callback": "deliver"}
 """The action by which an attempt of each kind is admitted."""
