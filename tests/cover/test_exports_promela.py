@@ -16,7 +16,7 @@ from deadreckon.models.exports import promela as module
 from deadreckon.models.exports.model import HIGHEST, Model, model, scope_named
 from deadreckon.models.exports.promela import Promela, promela
 from deadreckon.models.exports.ranges import ranges
-from deadreckon.models.exports.spin import read
+from deadreckon.models.exports.spin import Count, counted, read
 from deadreckon.models.relation import relation
 from deadreckon.spec import (
     UNLIMITED,
@@ -220,16 +220,34 @@ def test_figures_and_verdicts_are_read() -> None:
         "pan:3: assertion violated may_rest (at depth 7)\n"
     )
     found = read(WRITTEN, told + SAID)
-    assert (found.states, found.transitions, found.megabytes) == (443, 1769, 219.748)
+    assert (found.states, found.transitions, found.megabytes) == (Count(443), Count(1769), 219.748)
     assert found.violated == {"C1"}
     assert found.reached == {"S1"}
     assert found.deadlock
     quiet = read(attrs.evolve(WRITTEN, starts=2), SAID)
-    assert quiet.states == 442
+    assert quiet.states == Count(442)
     assert not quiet.violated | quiet.reached
     assert not quiet.deadlock
     assert quiet.complete
     assert not read(WRITTEN, "error: max search depth too small\n" + SAID, cut=True).complete
+
+
+def test_a_large_count_is_rounded_and_says_so() -> None:
+    """SPIN prints eight digits: a larger count is known to these, and is compared to no more."""
+    said = "99999999 states, stored\n1e+08 states, matched\n1.092484e+09 transitions (= stored+matched)\n"
+    assert counted(said, "states, stored") == Count(99_999_999)
+    assert counted(said, "states, matched") == Count(100_000_000, 10)
+    large = counted(said, "transitions")
+    assert large == Count(1_092_484_000, 100)
+    assert str(large) == "1,092,484,000 (rounded by SPIN to 100)"
+    for exact in (1_092_483_950, 1_092_484_000, 1_092_484_050):
+        assert f"{exact:.8g}" == "1.092484e+09"
+        assert large.may_be(exact)
+    assert not any(map(large.may_be, (1_092_483_949, 1_092_484_051)))
+    assert [exact for exact in range(1766, 1773) if Count(1769).may_be(exact)] == [1769]
+    assert not Count(1769).rounded
+    found = read(WRITTEN, SAID.replace("     1769 trans", "1.0924837e+08 trans"))
+    assert (found.states, found.transitions) == (Count(443), Count(109_248_370, 10))
 
 
 @pytest.mark.parametrize(

@@ -73,8 +73,9 @@ def agree(machine: Machine, scope: Scope, deepest: int | None = None) -> Spun:
     code = compile_relation(built.relation, scope.policy)
     resting = sum(not code.successors(state) for state in found.graph.index)
     choosing = len(built.initial) if len(built.initial) > 1 else 0
-    assert spun.states == found.states
-    assert spun.transitions == 1 + choosing + found.edges + found.cut + found.states + resting
+    assert spun.states.may_be(found.states), spun.states
+    steps = 1 + choosing + found.edges + found.cut + found.states + resting
+    assert spun.transitions.may_be(steps), (spun.transitions, steps)
     eventual = {rule.id for rule in machine.rules if rule.kind is Kind.EVENTUALLY}
     assert spun.violated == set(found.violated) - eventual
     assert spun.reached == set(found.reached)
@@ -111,7 +112,7 @@ def test_a_search_may_be_asked_to_end() -> None:
     shallow, whole = (spin(written, no_deeper=steps, optimise="-O0") for steps in (3, 50))
     assert not shallow.complete
     assert not shallow.violated
-    assert shallow.states < whole.states
+    assert shallow.states.value < whole.states.value
     assert whole.complete
     assert whole.violated == {"F2"}
 

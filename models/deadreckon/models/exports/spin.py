@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import tempfile
 import time
+from decimal import Decimal
 from pathlib import Path
 
 import attrs
@@ -22,6 +23,40 @@ _CUT = "max search depth too small"
 _TROUBLE = (_CUT, "out of memory", "MEMLIM", "Search not completed", "VECTORSZ")
 
 
+_DIGITS = 8
+"""So many are printed of a count (``%9.8g``), and those after them are rounded away."""
+
+
+@attrs.frozen
+class Count:
+    """A count that SPIN printed. Above 99,999,999 it is *rounded*, to a multiple of ``unit``, which is then over 1."""
+
+    value: int
+    unit: int = 1
+
+    @property
+    def rounded(self) -> bool:
+        """Whether the count itself may be another number."""
+        return self.unit > 1
+
+    def may_be(self, count: int) -> bool:
+        """Whether *count* would have been printed so."""
+        return 2 * abs(count - self.value) < self.unit + self.rounded
+
+    def __str__(self) -> str:
+        return f"{self.value:,}" + (f" (rounded by SPIN to {self.unit:,})" if self.rounded else "")
+
+
+def counted(said: str, what: str) -> Count:
+    """The count of *what* (``transitions``) in what SPIN *said*: ``1769``, or ``1.0924837e+08``.
+
+    Raises:
+        EnvironmentFault: when there is none.
+    """
+    number = Decimal(_figure(said, rf"([\d.]+(?:e\+\d+)?) {what}"))
+    return Count(int(number), 10 ** max(0, number.adjusted() + 1 - _DIGITS))
+
+
 @attrs.frozen
 class Spun:
     """What SPIN found: the states of the machine, its transitions (see :mod:`promela`), and its verdicts by rule.
@@ -31,8 +66,8 @@ class Spun:
     and did, so that only what it found counts.
     """
 
-    states: int
-    transitions: int
+    states: Count
+    transitions: Count
     violated: frozenset[str]
     reached: frozenset[str]
     deadlock: bool
@@ -107,9 +142,10 @@ def read(model: Promela, said: str, *, cut: bool = False) -> Spun:
             raise CallerError(f"a number outgrew the 32 bits that SPIN counts in: {message}")
         flags.add(named[1])
     rules = {model.flags[flag]: flag for flag in flags if flag != model.deadlock}
+    stored = counted(said, "states, stored")
     return Spun(
-        int(_figure(said, r"(\d+) states, stored")) - (model.starts > 1),
-        int(_figure(said, r"(\d+) transitions")),
+        attrs.evolve(stored, value=stored.value - (model.starts > 1)),
+        counted(said, "transitions"),
         frozenset(id for id, flag in rules.items() if flag not in model.witnesses),
         frozenset(id for id, flag in rules.items() if flag in model.witnesses),
         model.deadlock in flags,
