@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pytest
-from deadreckon.models.audit_hold import HoldWords
-from deadreckon.models.audit_monitor import TooMany
 
 from deadreckon.models.audit import audit
+from deadreckon.models.audit.hold import HoldWords
+from deadreckon.models.audit.monitor import TooMany
 
 Line = Mapping[str, object]
 
