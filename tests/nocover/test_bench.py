@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -20,8 +21,11 @@ def said(*arguments: str) -> str:
 def test_bench_explorers_agree(machine: str, tmp_path: Path) -> None:
     """Every explorer that is there finds the same states, edges and depth, or the bench fails; it draws what it found."""
     picture = tmp_path / "plot.png"
-    told = said(f"{BENCH / 'explorer.py'}", "--machine", f"{BENCH / machine}", "--rounds", "1", "--plot", str(picture))
+    jar = os.environ.get("DEADRECKON_TLC", "")
+    given = ("--machine", f"{BENCH / machine}", "--rounds", "1", "--plot", str(picture), "--tlc", jar)
+    told = said(f"{BENCH / 'explorer.py'}", *given)
     assert "| plain |" in told
+    assert ("| tlc |" in told) is bool(jar)
     assert picture.stat().st_size > 0
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from itertools import count
 
@@ -282,17 +282,24 @@ class _Module:
             f"{name} == Fair_{name} => (When_{name} ~> Then_{name})",
         ]
 
-    def config(self) -> list[str]:
+    def invariants(self) -> dict[str, str]:
+        """The invariants that there are, by what they say: a rule, ``TypeOK`` or ``NoDeadlock``."""
+        judged = [rule for rule in self.machine.rules if rule.kind is not Kind.EVENTUALLY]
+        named = {rule.id: self.witness(rule) if rule.kind is Kind.SOMETIMES else self.rules[rule.id] for rule in judged}
+        return {"TypeOK": "TypeOK", "NoDeadlock": "NoDeadlock", **named}
+
+    def config(self, only: Collection[str] | None = None) -> list[str]:
         """What TLC is to check; and, as comments, what may be added: witnesses, and what comes eventually."""
         by = {kind: [rule for rule in self.machine.rules if rule.kind is kind] for kind in Kind}
         live = by[Kind.EVENTUALLY] if self.model.scope.liveness else []
         properties = [f"\\* PROPERTY {self.rules[rule.id]}" for rule in live]
         witnesses = [f"\\* INVARIANT {self.witness(rule)}" for rule in by[Kind.SOMETIMES]]
+        asked = ("TypeOK", "NoDeadlock", *(rule.id for rule in by[Kind.ALWAYS])) if only is None else tuple(only)
         return [
             f"\\* What TLC checks of {self.module}.tla: the machine {self.machine.name}, scope {self.model.scope.name}.",
             "SPECIFICATION Spec",
-            "INVARIANTS",
-            *(f"  {name}" for name in ("TypeOK", "NoDeadlock", *(self.rules[rule.id] for rule in by[Kind.ALWAYS]))),
+            *(("INVARIANTS",) if asked else ()),
+            *(f"  {self.invariants()[one]}" for one in asked),
             "\\* NoDeadlock is exact: it knows where the machine may rest, and that a step out of the bounds is one.",
             "CHECK_DEADLOCK FALSE",
             *(
@@ -332,10 +339,21 @@ def tla(relation: Relation, scope: Scope) -> str:
     return "\n".join((*module.text(), "", *config, ""))
 
 
-def tla_config(relation: Relation, scope: Scope) -> str:
-    """The configuration alone, for a file of its own.
+def tla_config(relation: Relation, scope: Scope, only: Collection[str] | None = None) -> str:
+    """The configuration alone, for a file of its own; with *only* these of :func:`tla_invariants`, if given.
 
     Raises:
         CallerError: when the machine computes with numbers that 32 bits don't hold.
     """
-    return "\n".join((*_Module(model(relation, scope)).config(), ""))
+    return "\n".join((*_Module(model(relation, scope)).config(only), ""))
+
+
+def tla_invariants(relation: Relation, scope: Scope) -> Mapping[str, str]:
+    """How the module calls its invariants: ``TypeOK``, ``NoDeadlock``, and each rule that is judged, by its id.
+
+    That of a *sometimes* rule says that it is never so.
+
+    Raises:
+        CallerError: when the machine computes with numbers that 32 bits don't hold.
+    """
+    return _Module(model(relation, scope)).invariants()
