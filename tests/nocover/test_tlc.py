@@ -77,16 +77,28 @@ def test_tlc_finds_the_same_states(name: str, scope: str) -> None:
     assert not found.violated
 
 
+def pinned(name: str, variant: str) -> tuple[Machine, Scope, Rule]:
+    """A known-bad design, the scope of its shortest counterexample, and the rule that this breaks."""
+    machine, variants = MACHINES[name].variant(variant), manifest.read()[name]["variants"]
+    assert isinstance(variants, dict)
+    return machine, named(machine, variants[variant]["scope"]), machine.rule(variants[variant]["rule"])
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize(("name", "variant"), VARIANTS)
 def test_tlc_refutes_the_known_bad_designs(name: str, variant: str) -> None:
-    """In the scope of its shortest counterexample: as many states, the same verdicts, its rule refuted as soon."""
-    machine = MACHINES[name].variant(variant)
-    pinned = manifest.read()[name]["variants"]
-    assert isinstance(pinned, dict)
-    scope = named(machine, pinned[variant]["scope"])
+    """In the scope of its shortest counterexample the rule that a design breaks is refuted, as soon as ours."""
+    machine, scope, rule = pinned(name, variant)
+    if rule.kind is Kind.EVENTUALLY:
+        pytest.skip("what comes eventually is not judged by way of representatives")
+    refutes(machine, scope, rule)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize(("name", "variant"), VARIANTS)
+def test_tlc_finds_the_same_states_of_known_bad_designs(name: str, variant: str) -> None:
+    """States, steps, depth, and what holds nevertheless; of the few without an end nothing is compared."""
+    machine, scope, _ = pinned(name, variant)
     agree(machine, scope)
-    rule = machine.rule(pinned[variant]["rule"])
-    if rule.kind is Kind.ALWAYS:
-        refutes(machine, scope, rule)
