@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import attrs
 import pytest
+from rich.console import Console
 
 from deadreckon import cli
 from deadreckon.cli import checking, commands, display, pool, reports, traces, verdicts
@@ -633,6 +635,27 @@ def test_solver_that_gives_up_is_unknown() -> None:
     assert "gave up" in str(lamp_report(proof="unknown").failures[0])
 
 
+def test_rules_that_are_unknown_for_one_reason_are_one_line() -> None:
+    """A solver that runs out of time is told once, with all the rules, how long it had, and how to give it more."""
+    failures = lamp_report(bound="unknown").failures
+    rules = [failure.rule for failure in failures]
+    assert len(rules) > 1
+    (line,) = verdicts.grouped(failures)
+    assert str(line) == (
+        f"lamp: rules {', '.join(rules)} unknown (bounded): timeout (--seconds gives it more than 240); "
+        "replay: deadreckon check x.py:lamp --engine bounded"
+    )
+    (alone,) = verdicts.grouped(failures[:1])
+    assert alone is failures[0]
+
+
+def test_violations_are_told_one_by_one() -> None:
+    """Each rule that is violated has a line of its own, also where the words are the same."""
+    failures = lamp_report(proof="refuted").failures
+    assert len(failures) > 1
+    assert list(verdicts.grouped(failures)) == list(failures)
+
+
 def test_bounded_violation_against_a_proof_asks_for_a_report() -> None:
     """Engines that contradict each other are a defect of ours, and the line says so."""
     (line, _) = lamp_report(bound="violated").failures
@@ -815,10 +838,36 @@ def test_no_colour_where_no_terminal(lamps: str) -> None:
     assert "started  lamp explore few" in ran.stdout.splitlines()[0]
 
 
+def test_progress_has_one_line_a_task() -> None:
+    """A narrow terminal cuts a line at its end, and never breaks it: what was drawn is drawn over."""
+    out = Console(file=io.StringIO(), width=60, force_terminal=True)
+    shown = display.Display(out, 3)
+    shown.started(LAMP_TASK)
+    shown.progress(LAMP_TASK, Progress(2_000_000, 30_000_000, 10_000, 70, 2.0, 640))
+    with out.capture() as captured:
+        out.print(shown._picture())
+    title, *lines = captured.get().splitlines()
+    assert "0 of 3 tasks done" in title
+    assert len(lines) == 1
+    assert "2,000,000 states, 1,000,000/s" in lines[0]
+
+
+def test_a_narrow_table_has_its_notes_below() -> None:
+    """In 80 columns sentences keep their room: what verdicts have in common stands once, below the table."""
+    wide, narrow = (Console(file=io.StringIO(), width=width, color_system=None) for width in (display.LOG_COLUMNS, 80))
+    for out in (wide, narrow):
+        out.print(display.rules_table(lamp_report(), out.width))
+    texts = [out.file.getvalue() for out in (wide, narrow) if isinstance(out.file, io.StringIO)]
+    note = "holds to depth 8; proved (1-induction, z3 + cvc5)"
+    assert [note in text for text in texts] == [False, True]
+    assert [text.count("(1-induction, z3 + cvc5)") > 1 for text in texts] == [True, False]
+    assert max(map(len, texts[1].splitlines())) <= 80
+
+
 def test_progress_in_words() -> None:
     """Progress tells states, states a second, frontier and depth."""
     progress = Progress(2000, 3000, 10, 7, 2.0, 64)
     words = display.standing(progress)
-    assert words == "2,000 states, 1,000 states/s, 3,000 edges, frontier 10, depth 7, 64 MB"
+    assert words == "2,000 states, 1,000/s, frontier 10, 64 MB, depth 7, 3,000 edges"
     assert display.standing("depth 3") == "depth 3"
     assert display.short("one two three", 11) == "one two..."

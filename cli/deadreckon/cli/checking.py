@@ -22,8 +22,9 @@ from .traces import Story, story
 
 EXPLORE, BOUNDED, PROVE, DEFECT = "explore", "bounded", "prove", "defect"
 ENGINES = (EXPLORE, BOUNDED, PROVE)
-BOUNDED_SECONDS = 60.0
-PROVE_SECONDS = 120.0
+BOUNDED_SECONDS = 240.0
+PROVE_SECONDS = 240.0
+"""Ten times what the slowest machine takes on two idle cores, since a core may be shared."""
 Say = Callable[["Progress | str"], None]
 
 

@@ -18,7 +18,7 @@ from deadreckon.spec import CallerError, DeadreckonError, Machine
 
 from .auditing import audit
 from .bounds import bound_option, check_bounds
-from .checking import ENGINES, Plan, Task, defect_tasks, tasks, under
+from .checking import BOUNDED_SECONDS, ENGINES, PROVE_SECONDS, Plan, Task, defect_tasks, tasks, under
 from .conforming import conform
 from .display import Display, Pulse, console, defects_table, failure_line, rules_table, story_table
 from .exporting import Exports, itf_option, mermaid_option
@@ -31,7 +31,7 @@ from .requests import requests
 from .showing import FORMATS, shown
 from .simulating import STEPS, STORES, Request, failed, implemented, walks
 from .traces import Story, counted
-from .verdicts import VIOLATED, MachineReport, exit_code, report
+from .verdicts import VIOLATED, MachineReport, exit_code, grouped, report
 
 LIMITS = "Exit codes: 0 all holds; 1 a rule is violated or a variant survives; 2 wrong usage, or not known."
 
@@ -150,7 +150,8 @@ json_option = click.option("--json", "json_file", metavar="FILE", help="Write th
     "--seconds",
     type=click.FloatRange(min=0, max=DAY_SECONDS, min_open=True),
     callback=lambda _context, _option, value: no_nan(value),
-    help="Time for each solver, before the answer is unknown.",
+    help="Time for each solver, before the answer is unknown.  "
+    f"[default: {BOUNDED_SECONDS:g} of the bounded check, {PROVE_SECONDS:g} of a proof]",
 )
 @jobs_option
 @click.option("--no-defects", is_flag=True, help="Leave the known-bad variants out.")
@@ -330,7 +331,7 @@ def print_reports(reports: Sequence[MachineReport]) -> None:
     """The tables, and a story for each thing that failed and has one."""
     out = console()
     for one in reports:
-        out.print(rules_table(one))
+        out.print(rules_table(one, out.width))
         if one.defects:
             out.print(defects_table(one))
         for failure in one.failures:
@@ -361,7 +362,7 @@ def conclude(reports: Sequence[MachineReport], outcome: Outcome) -> None:
         # What is unknown may be so only because the run ended early.
         failures = [failure for failure in failures if failure.verdict == VIOLATED]
     err = console(stderr=True)
-    for failure in failures:
+    for failure in grouped(failures):
         err.print(failure_line(failure), soft_wrap=True)
     code = exit_code(failures)
     if outcome.stopped:

@@ -17,13 +17,16 @@ from deadreckon.models.explorer import Progress
 from deadreckon.models.simulate import Advance
 
 from .bounds import told
-from .checking import Bound, Defect, Explored, Failed, Finding, Proved, Searched, Task
+from .checking import Defect, Explored, Failed, Finding, Proved, Searched, Task
 from .traces import Story, counted
 from .verdicts import Failure, MachineReport, RuleReport
 
 HEARTBEAT_SECONDS = 5.0
 LOG_COLUMNS = 140
 """Width where nobody says how wide the output is: a file, or the log of a CI job."""
+
+NARROW_COLUMNS = 110
+"""Below this width a table leaves little room for sentences beside the notes on verdicts."""
 
 STYLES = {
     "holds": "green",
@@ -108,6 +111,8 @@ class Display:
 
     def _picture(self) -> RenderableType:
         table = Table(box=None, padding=(0, 1), pad_edge=False, show_header=False)
+        for _ in range(4):  # Each task has one line, whatever there is room for.
+            table.add_column(no_wrap=True, overflow="ellipsis")
         for task, running in self.running.items():
             since = f"{time.monotonic() - running.started:5.1f} s"
             table.add_row(Text("*", style="cyan"), task.title, Text(since, style="dim"), standing(running.progress))
@@ -140,9 +145,9 @@ def standing(progress: Progress | str | None) -> str:
     if not isinstance(progress, Progress):
         return progress or ""
     rate = progress.states / progress.seconds if progress.seconds > 0 else 0
-    return (
-        f"{progress.states:,} states, {rate:,.0f} states/s, {progress.edges:,} edges, frontier {progress.frontier:,}, "
-        f"depth {progress.depth}, {progress.megabytes} MB"
+    return (  # What matters most comes first: a narrow terminal cuts the rest.
+        f"{progress.states:,} states, {rate:,.0f}/s, frontier {progress.frontier:,}, {progress.megabytes:,} MB, "
+        f"depth {progress.depth}, {progress.edges:,} edges"
     )
 
 
@@ -171,8 +176,8 @@ def tallied(words: Iterable[str]) -> str:
     return ", ".join(f"{words.count(word)} {word}" for word in dict.fromkeys(words)) or "nothing to do"
 
 
-def rules_table(report: MachineReport) -> Table:
-    """One line for each rule, one column for each engine."""
+def rules_table(report: MachineReport, columns: int = LOG_COLUMNS) -> Table:
+    """One line for each rule, one column for each engine; in few *columns* the same notes stand once, below it."""
     states = sum(scope.states for scope in report.scopes)
     edges = sum(scope.edges for scope in report.scopes)
     scopes = counted(len(report.scopes), "scope")
@@ -184,28 +189,35 @@ def rules_table(report: MachineReport) -> Table:
     table.add_column("sentence", ratio=1)
     for name in ("explored", "bounded", "proved"):
         table.add_column(name)
+    narrow = columns < NARROW_COLUMNS
     for one in report.rules:
-        kind = f"{one.rule.kind.value}{' (lemma)' if one.rule.lemma else ''}"
-        table.add_row(
-            one.rule.id, kind, short(one.rule.sentence), verdict(one.explored), _bounded(one.bounded), _proved(one)
-        )
+        kind = ("lemma" if narrow else "always (lemma)") if one.rule.lemma else one.rule.kind.value
+        notes = _notes(one)
+        row = (verdict(word, "" if narrow else note) for word, note in notes)
+        table.add_row(one.rule.id, kind, short(one.rule.sentence), verdict(one.explored), *row)
+    if narrow:
+        table.caption, table.caption_justify = _footnotes(report), "left"
     return table
+
+
+def _notes(one: RuleReport) -> tuple[tuple[str | None, str], tuple[str | None, str]]:
+    """The verdicts of the bounded check and of the proof, each with how far or how."""
+    bounded = (one.bounded.verdict, f"to depth {one.bounded.depth}") if one.bounded else (None, "")
+    if one.proved is None:
+        return bounded, (None, "")
+    how = ", ".join(filter(None, (one.proved.method, " + ".join(one.proved.solvers))))
+    return bounded, (one.proved.verdict, f"({how})" if how else "")
+
+
+def _footnotes(report: MachineReport) -> str:
+    """All the notes that a narrow table leaves out, each once, with the verdicts that they belong to."""
+    notes = (f"{word} {note}" for one in report.rules for word, note in _notes(one) if word and note)
+    return "; ".join(dict.fromkeys(notes))
 
 
 def _under(report: MachineReport) -> str:
     bounds = ", ".join(told(report.bounds))
     return f", under {bounds}" if bounds else ""
-
-
-def _bounded(bound: Bound | None) -> Text:
-    return verdict(None) if bound is None else verdict(bound.verdict, f"to depth {bound.depth}")
-
-
-def _proved(one: RuleReport) -> Text:
-    if one.proved is None:
-        return verdict(None)
-    how = ", ".join(filter(None, (one.proved.method, " + ".join(one.proved.solvers))))
-    return verdict(one.proved.verdict, f"({how})" if how else "")
 
 
 def short(sentence: str, limit: int = 72) -> str:

@@ -13,6 +13,7 @@ from deadreckon.spec import Kind, Machine, Rule
 from .bounds import told
 from .checking import (
     BOUNDED,
+    BOUNDED_SECONDS,
     DEFECT,
     EXPLORE,
     PROVE,
@@ -45,6 +46,7 @@ class Failure:
     text: str
     replay: str
     story: Story | None = None
+    rule: str = ""
 
     def __str__(self) -> str:
         return f"{self.machine}: {self.subject} {self.verdict} ({self.engine}): {self.text}; replay: {self.replay}"
@@ -81,6 +83,21 @@ class MachineReport:
     def complete(self) -> bool:
         """Whether every state of every scope was seen."""
         return len(self.scopes) == len(self.machine.scopes) and all(scope.complete for scope in self.scopes)
+
+
+def grouped(failures: Iterable[Failure]) -> Iterator[Failure]:
+    """*failures* in their order; rules of one machine that are unknown to one engine for one reason are one of them."""
+    alike: dict[object, list[Failure]] = {}
+    for at, one in enumerate(failures):
+        unknown = one.rule and one.verdict == UNKNOWN
+        alike.setdefault((one.machine, one.engine, one.text) if unknown else at, []).append(one)
+    for first, *others in alike.values():
+        if others:
+            ids = ", ".join(one.rule for one in (first, *others))
+            together = first.replay.replace(f" --rule {shlex.quote(first.rule)}", "")
+            yield attrs.evolve(first, subject=f"rules {ids}", replay=together)
+        else:
+            yield first
 
 
 def exit_code(failures: Iterable[Failure]) -> int:
@@ -146,10 +163,17 @@ class _Reporter:
         )
 
     def failure(
-        self, subject: str, engine: str, verdict: str, text: str, *options: str, story: Story | None = None
+        self,
+        subject: str,
+        engine: str,
+        verdict: str,
+        text: str,
+        *options: str,
+        story: Story | None = None,
+        rule: str = "",
     ) -> Failure:
         replay = f"deadreckon check {shlex.quote(self.reference)} {' '.join((*options, *self.bound_options()))}".strip()
-        return Failure(self.machine.name, subject, engine, verdict, text, replay, story)
+        return Failure(self.machine.name, subject, engine, verdict, text, replay, story, rule)
 
     def broken(self) -> Iterator[Failure]:
         """Tasks that could not be done."""
@@ -180,26 +204,30 @@ class _Reporter:
         yield from (f"--bound {shlex.quote(bound)}" for bound in told(own(self.machine, self.plan.bounds)))
 
     def rule_failures(self, one: RuleReport, scopes: tuple[Explored, ...]) -> Iterator[Failure]:
-        subject = f"rule {one.rule.id}"
-        named = ("--rule", shlex.quote(one.rule.id))
+        def failure(engine: str, verdict: str, text: str, story: Story | None = None) -> Failure:
+            options = (*self.options(EXPLORE if engine == "none" else engine), "--rule", shlex.quote(one.rule.id))
+            return self.failure(f"rule {one.rule.id}", engine, verdict, text, *options, story=story, rule=one.rule.id)
+
         contradicted = one.proved is not None and one.proved.verdict == "proved"
         shown = "; the proof says it holds, so please report this" if contradicted else ""
         if one.explored in (VIOLATED, UNKNOWN):
             assert one.explored is not None
             text = self.explored_words(one, scopes) + (shown if one.explored == VIOLATED else "")
-            yield self.failure(subject, EXPLORE, one.explored, text, *self.options(EXPLORE), *named, story=one.story)
+            yield failure(EXPLORE, one.explored, text, story=one.story)
         if one.bounded is not None and one.bounded.verdict != "holds":
-            text = f"{one.bounded.story.last}{shown}" if one.bounded.story else one.bounded.detail or "not decided"
-            yield self.failure(
-                subject, BOUNDED, one.bounded.verdict, text, *self.options(BOUNDED), *named, story=one.bounded.story
-            )
+            text = f"{one.bounded.story.last}{shown}" if one.bounded.story else self.undecided_words(one.bounded)
+            yield failure(BOUNDED, one.bounded.verdict, text, story=one.bounded.story)
         if one.proved is not None and one.proved.verdict != "proved":
             verdict = VIOLATED if one.proved.verdict == "refuted" else UNKNOWN
             text = one.proved.detail or "the solver gave up"
-            yield self.failure(subject, PROVE, verdict, text, *self.options(PROVE), *named)
+            yield failure(PROVE, verdict, text)
         if self.plan.rules and one.explored is None and one.bounded is None and one.proved is None:
             text = f"no engine that was asked judges a '{one.rule.kind.value}' rule"
-            yield self.failure(subject, "none", UNKNOWN, text, *self.options(EXPLORE), *named)
+            yield failure("none", UNKNOWN, text)
+
+    def undecided_words(self, bound: Bound) -> str:
+        seconds = self.plan.seconds or BOUNDED_SECONDS
+        return f"{bound.detail or 'not decided'} (--seconds gives it more than {seconds:g})"
 
     def explored_words(self, one: RuleReport, scopes: tuple[Explored, ...]) -> str:
         if one.explored == UNKNOWN:
