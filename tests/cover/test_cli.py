@@ -862,6 +862,7 @@ def test_a_narrow_table_has_its_notes_below() -> None:
     assert [note in text for text in texts] == [False, True]
     assert [text.count("(1-induction, z3 + cvc5)") > 1 for text in texts] == [True, False]
     assert max(map(len, texts[1].splitlines())) <= 80
+    assert display._to_depth(Bound("unknown", -1, 0.2, "timeout", None)) == ""
 
 
 def test_progress_in_words() -> None:

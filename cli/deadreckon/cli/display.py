@@ -17,7 +17,7 @@ from deadreckon.models.explorer import Progress
 from deadreckon.models.simulate import Advance
 
 from .bounds import told
-from .checking import Defect, Explored, Failed, Finding, Proved, Searched, Task
+from .checking import Bound, Defect, Explored, Failed, Finding, Proved, Searched, Task
 from .traces import Story, counted
 from .verdicts import Failure, MachineReport, RuleReport
 
@@ -202,11 +202,15 @@ def rules_table(report: MachineReport, columns: int = LOG_COLUMNS) -> Table:
 
 def _notes(one: RuleReport) -> tuple[tuple[str | None, str], tuple[str | None, str]]:
     """The verdicts of the bounded check and of the proof, each with how far or how."""
-    bounded = (one.bounded.verdict, f"to depth {one.bounded.depth}") if one.bounded else (None, "")
+    bounded = (one.bounded.verdict, _to_depth(one.bounded)) if one.bounded else (None, "")
     if one.proved is None:
         return bounded, (None, "")
     how = ", ".join(filter(None, (one.proved.method, " + ".join(one.proved.solvers))))
     return bounded, (one.proved.verdict, f"({how})" if how else "")
+
+
+def _to_depth(bound: Bound) -> str:
+    return f"to depth {bound.depth}" if bound.depth >= 0 else ""  # It may have given up before the first state.
 
 
 def _footnotes(report: MachineReport) -> str:
