@@ -156,9 +156,10 @@ class Program:
         self.spans(self.roots)
 
     def digest(self) -> hashlib._Hash:
-        """A hash of all that is computed, and of where the leaves are; open for more."""
-        found = ir.digest(self.roots)
-        found.update(repr((self.packing.places, self.packing.elements)).encode())
+        """A hash of all that is computed, of what each part of it is for, and of where the leaves are; open for more."""
+        found = ir.digest((*self.grounded.relation.state, *self.roots))
+        parts = len(self.grounded.instances), len(self.judged.of_state), len(self.judged.of_step)
+        found.update(repr((parts, self.packing.places, self.packing.elements)).encode())
         return found
 
     def spans(self, roots: tuple[Expr, ...]) -> dict[Expr, Interval]:

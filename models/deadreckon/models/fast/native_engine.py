@@ -126,7 +126,7 @@ class NativeEngine:
         places, mask = np.full(size, -1, dtype=np.int32), np.uint64(size - 1)
         kernels.listed(self._order, self._length, places, mask, self._width)
         offsets = np.zeros(last + 1, dtype=np.int64)
-        targets, labels = [], []
+        targets, labels = [np.empty(0, dtype=np.int32)], [np.empty(0, dtype=np.int32)]
         for first in range(0, last, self._share):
             (tally, *_), _ = self._expand(first, min(first + self._share, last), np.uint64(0), alone=True)
             found, by = (np.empty(int(tally[1]), dtype=np.int32) for _ in range(2))
@@ -141,7 +141,7 @@ class NativeEngine:
             self._pool.shutdown()
 
     def _look(self, number: int) -> Look:
-        (tally, *_), _ = self._expand(number, number + 1, ALL)
+        (tally, *_), _ = self._expand(number, number + 1, ALL, alone=True)
         rows = self._records[0][: int(tally[0]) * self._size].reshape(-1, self._size)
         steps = []
         for row in rows.tolist():

@@ -236,6 +236,6 @@ def _engine(name: str, program: Program) -> Engine:
     from .native_engine import NativeEngine  # here: without numba there is NumPy
 
     digest = program.digest()
-    for module in (dataflow, packing):  # A change of these makes other machine code of the same program.
+    for module in (dataflow, intervals, packing):  # A change of these makes other machine code of the same program.
         digest.update(inspect.getsource(module).encode())
     return NativeEngine(program, digest.hexdigest())
