@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import attrs
+import numba
 import pytest
 
-from deadreckon.models.explorer import Bounds, explore
+from deadreckon.models import explorer
+from deadreckon.models.explorer import Bounds, Progress, explore
+from deadreckon.models.fast import kept
+from deadreckon.models.fast.kept import SUFFIX, Pieces
+from deadreckon.models.fast.native_engine import NativeEngine
+from deadreckon.models.fast.packing import ranges
+from deadreckon.models.fast.search import CompiledSearch
+from deadreckon.models.relation import relation
+from deadreckon.models.search import Subject
 from deadreckon.spec import Machine, action, always, scope, sometimes
 from tests.cover.engines import told
+from tests.cover.test_engines import pair
 from tests.cover.test_explorer_search import ring
 
 ENGINES = ("numba", "numpy")
@@ -77,3 +90,79 @@ def test_machine_code_is_kept_apart_by_what_it_judges() -> None:
         found = [explore(count, only=rule, compare_every=0, engine=one) for one in ("plain", "numba")]
         assert told(found[1]) == told(found[0])
         assert len(found[0].violated[rule]) == (5 if rule == "C1" else 4)
+
+
+# Machine code on disk.
+
+
+def hits() -> list[int]:
+    """Compile what a search of the counter runs: for each piece, whether it was there already."""
+    traced = relation(count)
+    subject, expected = Subject(traced, count.scopes[0]), ranges(traced.layout.fields, [(0,), (7,)])
+    search = CompiledSearch(subject, Bounds(), 0, "numba", expected)
+    assert isinstance(search.machinery, NativeEngine)
+    search.run()
+    search.machinery.close()
+    assert search.result.states == 7
+    return [callback.cache_hits for callback in search.machinery.callbacks.kept]
+
+
+def test_machine_code_that_is_not_whole_is_compiled_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files that are empty, cut off, changed or another's are no error, and are not run."""
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
+    assert hits() == [0, 0]
+    assert hits() == [1, 1]
+    files = sorted(tmp_path.rglob(f"*{SUFFIX}"))
+    assert len(files) == 2
+    whole = [file.read_bytes() for file in files]
+    changed = [data[:-100] + bytes(100) for data in whole]
+    for wrong in ([b"", b""], [data[:2000] for data in whole], changed, whole[::-1]):
+        for file, data in zip(files, wrong, strict=True):
+            file.write_bytes(data)
+        assert hits() == [0, 0]
+        assert hits() == [1, 1]
+
+
+def test_machine_code_that_can_not_be_kept_is_run_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No directory at all, one that went away, a full disk."""
+    (tmp_path / "file").write_text("no directory")
+    monkeypatch.setattr(numba.config, "CACHE_LOCATOR_CLASSES", "IPythonCacheLocator")
+    assert [hits(), hits()] == [[0, 0], [0, 0]]
+    monkeypatch.setattr(numba.config, "CACHE_LOCATOR_CLASSES", "")
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Pieces, "save", full)
+    assert [hits(), hits()] == [[0, 0], [0, 0]]
+
+
+def test_machine_code_does_not_fill_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of too many files, those go that were not used for longest."""
+    monkeypatch.setattr(kept, "MOST", 3)
+    pieces = Pieces(tmp_path, "run")
+    for number in range(3):
+        pieces.save(number, [number])
+    for file in tmp_path.iterdir():
+        os.utime(file, (1, 1))
+    pieces.save(3, [3])
+    assert len(list(tmp_path.iterdir())) == 2
+    assert pieces.load(3) == [3]
+    pieces.flush()
+    assert list(tmp_path.iterdir()) == []
+    assert pieces.load(3) is None
+
+
+@pytest.mark.parametrize("engine", ["plain", *ENGINES])
+def test_an_interrupt_of_the_beginning_ends_the_search(engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also while the states are looked at that tell what fields hold: no engine goes on after it."""
+    monkeypatch.setattr("deadreckon.models.search.REPORT_SECONDS", 0.0)
+    monkeypatch.setattr(explorer, "PROBED", 600)
+
+    def stop(progress: Progress) -> None:
+        raise KeyboardInterrupt
+
+    found = explore(pair, bounds=Bounds(max_states=5_000), compare_every=0, engine=engine, on_progress=stop)
+    assert found.stopped == "interrupted"
+    assert found.states < 600

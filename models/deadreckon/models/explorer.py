@@ -14,7 +14,7 @@ from deadreckon.spec import EnvironmentFault, Machine, Scope
 
 from .exploration import Bounds, Exploration, Graph, Progress, Step, Trace, Unsuitable
 from .relation import Relation, relation
-from .search import OnProgress, PlainSearch, Subject, too_many
+from .search import INTERRUPTED, OnProgress, PlainSearch, Subject, too_many
 
 __all__ = [
     "AUTO",
@@ -85,6 +85,8 @@ def explore(
     probe = PlainSearch(subject, attrs.evolve(bounds, max_states=probed), compare_every)
     found = probe.run(on_progress, keep_graph=keep_graph)
     if engine == AUTO and (probed == bounds.max_states or found.stopped != too_many(probed)):
+        return found
+    if found.stopped == INTERRUPTED:
         return found
     try:
         return _compiled(probe, wanted, bounds, on_progress, keep_graph)

@@ -31,6 +31,9 @@ T = TypeVar("T")
 REPORT_SECONDS = 0.25
 OnProgress = Callable[[Progress], None] | None
 
+INTERRUPTED = "interrupted"
+"""Why a search stopped that was interrupted."""
+
 FIRST, SAMPLE = 256, 16
 """Of the states that are compared, the first and then every n-th are compared in everything, not in their edges alone."""
 
@@ -82,7 +85,7 @@ class Search(ABC):
         try:
             self._search(started, on_progress)
         except KeyboardInterrupt:
-            self.result.stopped = "interrupted"
+            self.result.stopped = INTERRUPTED
         if keep_graph or (self.subject.eventual and self.result.complete):
             graph = self._graph()
             self.result.graph = graph if keep_graph else None

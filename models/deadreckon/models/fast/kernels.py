@@ -14,6 +14,7 @@ import numpy.typing as npt
 from llvmlite import ir as llvm
 from numba import njit, types
 
+from .kept import keep
 from .native import CUT, MISFIT, RECORD, WORD, instructions
 from .packing import Words
 
@@ -34,7 +35,9 @@ Flags = npt.NDArray[np.uint8]
 
 def compiled(function: F) -> F:
     """*function* in machine code that does not hold the interpreter's lock."""
-    return cast("F", njit(nogil=True, cache=True, boundscheck=False)(function))
+    dispatcher = njit(nogil=True, boundscheck=False)(function)
+    keep(dispatcher, function)
+    return cast("F", dispatcher)
 
 
 @instructions

@@ -1,7 +1,7 @@
 """Machine code for a program: LLVM instructions, put into a C callback that numba compiles and caches.
 
 The instructions come straight from the expressions; Python code for numba to analyse would take it ten times as long.
-A callback is cached on disk by the digest that :func:`compiled` is given, so that a second start compiles nothing.
+A callback is kept on disk by the digest that :func:`compiled` is given, so that a second start compiles nothing.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import cast
 
 import attrs
 from llvmlite import ir as llvm
-from numba import cfunc, types
+from numba import types
 from numba.core.ccallback import CFunc
 from numba.extending import intrinsic
 
@@ -21,6 +21,7 @@ from deadreckon.spec import InternalError
 from .. import expr as ir
 from ..expr import Op
 from .dataflow import Program, Values
+from .kept import keep
 
 WORD = llvm.IntType(64)
 BIT = llvm.IntType(1)
@@ -133,14 +134,19 @@ def _emitted(
 
 
 def _callback(key: str, emit: Emit) -> CFunc:
-    """A C function of three words. Numba caches it by its code and by *key*, which is all that it closes over."""
-    _emitters[key] = emit
+    """A C function of three words. It is kept by its code and by *key*, which is all that it closes over."""
 
-    @cfunc(types.int64(types.int64, types.int64, types.int64), cache=True)
     def run(state: int, records: int, pending: int) -> int:
         return _emitted(key, state, records, pending)
 
-    return run
+    found = CFunc(run, ((types.int64, types.int64, types.int64), types.int64), locals={}, options={})
+    keep(found, run)
+    _emitters[key] = emit
+    try:
+        found.compile()
+    finally:
+        del _emitters[key]
+    return found
 
 
 @attrs.frozen

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 
 import numpy as np
 import numpy.typing as npt
@@ -258,7 +258,10 @@ class NativeEngine:
                 work(part)
             return
         others = [self._pool.submit(work, part) for part in range(1, parts)]
-        work(0)
+        try:
+            work(0)
+        finally:
+            wait(others)  # whatever interrupts this one: nothing may change under those who look at what was found
         for other in others:
             other.result()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping, Sequence
 
 import attrs
@@ -16,7 +15,7 @@ from ..exploration import Bounds, Exploration, Graph
 from ..layout import Field, Flat
 from ..search import SAMPLE, OnProgress, PlainSearch, Search, Subject
 from ..symmetry import Symmetry
-from . import dataflow, packing
+from . import packing
 from .dataflow import Judged, Program
 from .engine import Advance, Engine, Look, Misfit, Numbers
 from .packing import Range
@@ -235,7 +234,4 @@ def _engine(name: str, program: Program) -> Engine:
         return VectorEngine(program)
     from .native_engine import NativeEngine  # here: without numba there is NumPy
 
-    digest = program.digest()
-    for module in (dataflow, intervals, packing):  # A change of these makes other machine code of the same program.
-        digest.update(inspect.getsource(module).encode())
-    return NativeEngine(program, digest.hexdigest())
+    return NativeEngine(program, program.digest().hexdigest())
