@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
@@ -776,6 +777,22 @@ def test_show_text(run: Run, lamps: str) -> None:
         "burnt  int  0",
     ):
         assert text in out
+
+
+@pytest.mark.parametrize("machine", ["incident", "hold"])
+def test_show_text_keeps_to_the_width_of_the_terminal(run: Run, monkeypatch: pytest.MonkeyPatch, machine: str) -> None:
+    """In 80 columns, or 60, no line is longer, and every word is there in its order; paragraphs and items stay apart."""
+    monkeypatch.setenv("COLUMNS", "120")
+    wide = run("show", machine).out
+    for columns in (80, 60):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        narrow = run("show", machine).out
+        assert max(map(len, narrow.splitlines())) <= columns
+        assert narrow.split() == wide.split()
+        assert len(re.findall(r"^ +\* ", narrow, re.MULTILINE)) == len(re.findall(r"^ +\* ", wide, re.MULTILINE)) > 2
+        assert narrow.count("\n\n") == wide.count("\n\n")
+    assert ":func:" not in wide
+    assert re.search(r"^  (C|H)1  always$", wide, re.MULTILINE)
 
 
 def test_show_markdown(run: Run, lamps: str) -> None:

@@ -28,7 +28,7 @@ from .pool import Outcome, run
 from .references import absolute, built_in_names, resolve
 from .reports import Target, as_json, as_junit, version
 from .requests import requests
-from .showing import FORMATS, shown
+from .showing import COLUMNS, FORMATS, shown
 from .simulating import STEPS, STORES, Request, failed, implemented, walks
 from .traces import Story, counted
 from .verdicts import VIOLATED, MachineReport, exit_code, grouped, report
@@ -269,7 +269,7 @@ def show(machine: str, form: str, field: str | None, scope: str | None, bounds: 
     is a model for SPIN, tla and tla-cfg are a module and its configuration for TLC, within the bounds of one scope.
     """
     (one,) = asked([machine], Plan(bounds=bounds))
-    click.echo(shown(one.machine, form, field, scope), nl=False)
+    click.echo(shown(one.machine, form, field, scope, min(console().width, COLUMNS)), nl=False)
 
 
 @command.command(epilog=LIMITS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import textwrap
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
@@ -14,7 +15,7 @@ from deadreckon.models.exports.model import model, scope_named
 from deadreckon.models.exports.promela import promela
 from deadreckon.models.exports.tla import tla, tla_config
 from deadreckon.models.relation import Relation, relation
-from deadreckon.spec import UNLIMITED, Among, Between, CallerError, Domain, Machine, Scope
+from deadreckon.spec import UNLIMITED, Among, Between, CallerError, Domain, Machine, Rule, Scope
 
 from .diagram import mermaid
 from .traces import first_line, policy_words
@@ -28,6 +29,13 @@ FOR_CHECKERS: Mapping[str, Callable[[Relation, Scope], str]] = {
 """The formats that other model checkers read: one scope each."""
 
 FORMATS = (TEXT, MARKDOWN, MERMAID, *FOR_CHECKERS)
+COLUMNS = 120
+"""Width of the text form where nobody says how wide the output is."""
+
+LEAST_COLUMNS = 24
+HEADED = ("Rules", "Known-bad variants")
+"""Tables whose second cell is a word, which stands beside the name."""
+
 SHORT_ROW = 72
 """Characters that every row of a table in the text form has at most beside its name, if rows are to be lines."""
 
@@ -42,8 +50,10 @@ class Section:
     rows: tuple[tuple[str, ...], ...] = ()
 
 
-def shown(machine: Machine, form: str, field: str | None, scope: str | None = None) -> str:
+def shown(machine: Machine, form: str, field: str | None, scope: str | None = None, width: int = COLUMNS) -> str:
     """*machine* in *form*; *field* is what a diagram is about, *scope* what another checker is to search.
+
+    Text is laid out for *width* columns; the other forms have lines of their own.
 
     Raises:
         CallerError: when there is no such scope, or the form has none.
@@ -56,15 +66,15 @@ def shown(machine: Machine, form: str, field: str | None, scope: str | None = No
         return FOR_CHECKERS[form](traced, chosen)
     if form == MERMAID:
         return mermaid(traced, field)
-    write = _markdown if form == MARKDOWN else _text
-    return "\n".join(write(f"{machine.name}: {machine.title}", sections(traced))) + "\n"
+    title, parts = f"{machine.name}: {machine.title}", sections(traced)
+    return "\n".join(_markdown(title, parts) if form == MARKDOWN else _text(title, parts, width)) + "\n"
 
 
 def sections(traced: Relation) -> list[Section]:
     """The parts of the page."""
     machine = traced.machine
     found = [
-        Section("Outline", inspect.cleandoc(machine.outline)),
+        Section("Outline", plain_words(inspect.cleandoc(machine.outline))),
         _fields("State", machine.state, ("field", "type")),
         _fields("Policy", machine.policy, ("parameter", "type", "default")),
         _fields("Ghost: what really happened, seen by rules alone", machine.ghost, ("field", "type", "default")),
@@ -78,7 +88,7 @@ def sections(traced: Relation) -> list[Section]:
             "Rules",
             "",
             ("rule", "kind", "sentence", "source"),
-            tuple((rule.id, rule.kind.value, rule.sentence, rule.source) for rule in machine.rules),
+            tuple((rule.id, _kind_words(rule), rule.sentence, rule.source) for rule in machine.rules),
         ),
         Section(
             "Scopes of exhaustive exploration",
@@ -97,6 +107,10 @@ def sections(traced: Relation) -> list[Section]:
         ),
     ]
     return [section for section in found if section.prose or section.rows]
+
+
+def _kind_words(rule: Rule) -> str:
+    return f"{rule.kind.value}{' (lemma)' if rule.lemma else ''}"
 
 
 def _horizons(scope: Scope) -> str:
@@ -182,16 +196,52 @@ def _row(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cell.replace('|', chr(92) + '|').replace(chr(10), '<br>') for cell in cells)} |"
 
 
-def _text(title: str, parts: Iterable[Section]) -> Iterator[str]:
-    yield title
+def _text(title: str, parts: Iterable[Section], width: int) -> Iterator[str]:
+    yield from _hung("", title, width)
     for part in parts:
         yield from ("", part.title.upper())
-        yield from (f"  {line}".rstrip() for line in part.prose.splitlines())
-        width = max((len(row[0]) for row in part.rows), default=0)
-        short = all(len("".join(row[1:])) < SHORT_ROW and "\n" not in "".join(row) for row in part.rows)
+        yield from _laid_out(part.prose, width)
+        names = max((len(row[0]) for row in part.rows), default=0)
+        short = len(part.header) < 4 or all(
+            len("".join(row[1:])) < SHORT_ROW and "\n" not in "".join(row) for row in part.rows
+        )
         for row in part.rows:
-            lines = [line for cell in row[1:] for line in cell.splitlines()]
             if short:
-                yield f"  {row[0]:{width}}  {'  '.join(lines)}".rstrip()
-            else:
-                yield from (f"  {row[0]}", *(f"      {line}" for line in lines))
+                yield from _hung(f"  {row[0]:{names}}  ", "  ".join(filter(None, row[1:])), width)
+                continue
+            head, cells = (f"{row[0]}  {row[1]}", row[2:]) if part.title in HEADED else (row[0], row[1:])
+            yield f"  {head}"
+            for line in (line for cell in cells for line in cell.splitlines()):
+                yield from _hung("      ", line, width)
+
+
+def _hung(before: str, text: str, width: int) -> list[str]:
+    """*text* after *before*, and under itself where *width* makes it go on."""
+    wrapped = textwrap.wrap(text, max(width - len(before), LEAST_COLUMNS), break_on_hyphens=False)
+    first, *rest = wrapped or [""]
+    return [f"{before}{first}".rstrip(), *(" " * len(before) + line for line in rest)]
+
+
+def _laid_out(prose: str, width: int) -> Iterator[str]:
+    """*prose*, whose paragraphs and items are told by their indents, for *width*; as it stands where there is room."""
+    lines = [f"  {line}".rstrip() for line in prose.splitlines()]
+    if max(map(len, lines), default=0) > width:
+        lines = list(_reflowed(lines, width))
+    yield from lines
+
+
+def _reflowed(lines: Iterable[str], width: int) -> Iterator[str]:
+    paragraph: tuple[str, list[str]] = ("", [])
+    for line in lines:
+        before = " " * (len(line) - len(line.lstrip()))
+        mark = "* " if line.lstrip().startswith("* ") else ""
+        if paragraph[1] and (mark or before != " " * len(paragraph[0])):
+            yield from _hung(paragraph[0], " ".join(paragraph[1]), width)
+            paragraph = ("", [])
+        if not line:
+            yield line
+        elif paragraph[1]:
+            paragraph[1].append(line.strip())
+        else:
+            paragraph = (before + mark, [line.strip().removeprefix(mark)])
+    yield from _hung(paragraph[0], " ".join(paragraph[1]), width)
