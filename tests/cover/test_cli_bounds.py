@@ -122,7 +122,8 @@ def test_bound_that_can_not_be_is_refused(pair: str, bound: str, said: str) -> N
     ("bound", "said"),
     [
         ("max_interrupted_attempts=0", "max_interrupted_attempts is 0: give at least 1, or UNLIMITED"),
-        ("slots=0", "size slots is 0. Instead: give an integer, at least 1."),
+        ("slots=0", "size slots is 0. Instead: give an integer, from 1 to 1000."),
+        ("slots=9223372036854775807", "size slots is 9223372036854775807. Instead: give an integer, from 1 to 1000."),
     ],
 )
 def test_what_policy_or_size_refuses_is_its_own_error(bound: str, said: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import attrs
@@ -18,7 +19,7 @@ from deadreckon.models.fast.packing import ranges
 from deadreckon.models.fast.search import CompiledSearch
 from deadreckon.models.relation import relation
 from deadreckon.models.search import Subject
-from deadreckon.spec import Machine, action, always, scope, sometimes
+from deadreckon.spec import EnvironmentFault, Machine, action, always, scope, sometimes
 from tests.cover.engines import told
 from tests.cover.test_engines import pair
 from tests.cover.test_explorer_search import ring
@@ -166,3 +167,67 @@ def test_an_interrupt_of_the_beginning_ends_the_search(engine: str, monkeypatch:
     found = explore(pair, bounds=Bounds(max_states=5_000), compare_every=0, engine=engine, on_progress=stop)
     assert found.stopped == "interrupted"
     assert found.states < 600
+
+
+# What is not installed, and what does not fit.
+
+
+@pytest.mark.parametrize("missing", ["deadreckon.models.fast.native_engine", "deadreckon.models.fast.search"])
+def test_what_an_engine_needs_and_does_not_find_is_told(missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that was asked for names it; left to choose, the next one explores."""
+    monkeypatch.setattr(explorer, "SMALL_COMPARED", 5)
+    monkeypatch.setitem(sys.modules, missing, None)
+    with pytest.raises(EnvironmentFault, match=r"numba needs .*pip install 'deadreckon\[fast\]'"):
+        explore(ring, engine="numba")
+    assert explore(ring).engine == ("numpy" if missing.endswith("native_engine") else "plain")
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_room_to_grow_does_not_make_a_number_too_large(engine: str) -> None:
+    """Where four times of what was seen would leave 64 bits, less room is tried before the engine refuses."""
+    found = [explore(leap, engine=one, compare_every=0, keep_graph=True) for one in ("plain", engine)]
+    assert told(found[1]) == told(found[0])
+
+
+FAR = 1 << 61
+
+
+@attrs.frozen
+class Leap:
+    """A number that is far or not, and one that counts."""
+
+    far: int
+    steps: int
+
+
+def here() -> Leap:
+    return Leap(0, 0)
+
+
+def jump(state: Leap) -> Leap:
+    return Leap(FAR - state.far, state.steps + 1)
+
+
+def near_the_end(state: Leap) -> bool:
+    return state.steps <= 10_000
+
+
+@always("LE", "it counts up", source="here")
+def le(before: Leap, after: Leap) -> bool:
+    return before.steps < after.steps
+
+
+@sometimes("LS", "it is far", source="here", beside=("LE",))
+def ls(state: Leap) -> bool:
+    return state.far > 0
+
+
+leap = Machine(
+    name="leap",
+    title="It leaps.",
+    state=Leap,
+    initial=(here,),
+    actions=(action(jump),),
+    rules=(le, ls),
+    scopes=(scope("some", why="some are enough", within=near_the_end, liveness=False),),
+)

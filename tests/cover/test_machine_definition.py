@@ -555,7 +555,7 @@ def test_sizes_stand_beside_a_policy_and_may_be_keywords() -> None:
     ("build", "error"),
     {
         "of no such name": (lambda: HOTEL.sized(beds=2), r"machine hotel has no size beds. Instead: one of: rooms"),
-        "of none": (lambda: HOTEL.sized(rooms=0), r"size rooms is 0. Instead: give an integer, at least 1"),
+        "of none": (lambda: HOTEL.sized(rooms=0), r"size rooms is 0. Instead: give an integer, from 1 to 1000"),
         "of no integer": (lambda: HOTEL.sized(rooms=True), r"size rooms is True"),
         "that bounds lose a field": (lambda: HOTEL.sized(rooms=1), r"scope evening bounds guests\[1\]"),
         "of none by default": (

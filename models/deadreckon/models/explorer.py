@@ -77,8 +77,8 @@ def explore(
         raise ValueError(f"there is no engine {engine}; there are {', '.join(ENGINES)}")
     bounds = bounds or Bounds()
     subject = Subject(traced or relation(machine), scope or machine.scopes[0], only)
-    wanted = _installed() if engine == AUTO else engine
-    if wanted == PLAIN:
+    wanted = _installed() if engine == AUTO else (engine,)
+    if wanted[0] == PLAIN:
         return PlainSearch(subject, bounds, compare_every).run(on_progress, keep_graph=keep_graph)
     small = PROBED if engine != AUTO else SMALL if compare_every == 0 else SMALL_COMPARED
     probed = min(bounds.max_states, small)
@@ -88,11 +88,16 @@ def explore(
         return found
     if found.stopped == INTERRUPTED:
         return found
-    try:
-        return _compiled(probe, wanted, bounds, on_progress, keep_graph)
-    except Unsuitable:
-        if engine != AUTO:
-            raise
+    for name in (one for one in wanted if one != PLAIN):
+        try:
+            return _compiled(probe, name, bounds, on_progress, keep_graph)
+        except Unsuitable:
+            if engine != AUTO:
+                raise
+            break
+        except EnvironmentFault:  # it is there, and something that it needs is not
+            if engine != AUTO:
+                raise
     return PlainSearch(subject, bounds, compare_every).run(on_progress, keep_graph=keep_graph)
 
 
@@ -106,5 +111,6 @@ def _compiled(
     return explore_compiled(probe, engine, bounds, on_progress, keep_graph=keep_graph)
 
 
-def _installed() -> str:
-    return next((name for name in (NUMBA, NUMPY) if find_spec(name) is not None), PLAIN)
+def _installed() -> tuple[str, ...]:
+    """What may explore, the quickest first."""
+    return *(name for name in (NUMBA, NUMPY) if find_spec(name) is not None), PLAIN

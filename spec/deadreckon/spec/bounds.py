@@ -17,6 +17,9 @@ from .language import Among, Domain, Function, location, plain
 Horizons = Mapping[str | Callable[..., int], int]
 """The greatest value of number fields, by path, and of functions of the state that give a number, by the function."""
 
+MOST = 1_000
+"""Of one size: each element has expressions of its own, and nothing explores or proves so many."""
+
 NO_HORIZON: Mapping[str, int] = MappingProxyType({})
 NO_MEASURE: Mapping[str, Function] = MappingProxyType({})
 
@@ -112,11 +115,11 @@ def check_size(name: str, number: object, function: Function | None = None) -> N
     """Refuse *number* unless it is a number of things.
 
     Raises:
-        SpecError: when it is not an integer, or below 1.
+        SpecError: when it is not an integer, below 1, or above :data:`MOST`.
     """
-    if type(number) is not int or number < 1:
+    if type(number) is not int or not 1 <= number <= MOST:
         where = "" if function is None else location(function)
-        raise SpecError(f"size {name} is {number!r}", where=where, instead="give an integer, at least 1")
+        raise SpecError(f"size {name} is {number!r}", where=where, instead=f"give an integer, from 1 to {MOST}")
 
 
 def filled(domain: Domain, sizes: Mapping[str, int], where: str) -> Domain:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 import attrs
 import numpy as np
 
-from deadreckon.spec import InternalError
+from deadreckon.spec import EnvironmentFault, InternalError
 
 from .. import expr as ir
 from .. import intervals
-from ..exploration import Bounds, Exploration, Graph
+from ..exploration import Bounds, Exploration, Graph, Unsuitable
 from ..layout import Field, Flat
 from ..search import SAMPLE, OnProgress, PlainSearch, Search, Subject
 from ..symmetry import Symmetry
@@ -38,15 +39,14 @@ def explore_compiled(
     Raises:
         Unsuitable: the machine is too large for the engine.
     """
-    symmetry, sure = probe.subject.symmetry, _sure(probe.subject)
-    expected = _roomiest([_beyond(packing.ranges(_fields(probe), probe.order), sure, room) for room in ROOMS], symmetry)
+    sure = _sure(probe.subject)
+    expected = packing.ranges(_fields(probe), probe.order)
     while True:
-        search = CompiledSearch(probe.subject, bounds, probe.compare_every, engine, expected)
+        search = _begun(probe, engine, bounds, [_beyond(expected, sure, room) for room in ROOMS])
         try:
             return search.run(on_progress, keep_graph=keep_graph)
         except Misfit as misfit:
-            wider = search.widened(misfit)
-            expected = _roomiest([_beyond(wider, sure, room) for room in ROOMS], symmetry)
+            expected = search.widened(misfit)
         finally:
             search.machinery.close()
 
@@ -68,11 +68,24 @@ def _beyond(seen: Sequence[Range], sure: Sequence[Range | None], room: int) -> t
     return tuple(certain or one.with_room(room) for one, certain in zip(seen, sure, strict=True))
 
 
-def _roomiest(offers: Sequence[tuple[Range, ...]], symmetry: Symmetry) -> tuple[Range, ...]:
-    """The first offer, roomiest first, that takes the fewest words; the last, if none fits."""
+def _begun(probe: PlainSearch, engine: str, bounds: Bounds, offers: Sequence[tuple[Range, ...]]) -> CompiledSearch:
+    """A search with the roomiest offer that is computed within 64 bits.
+
+    Raises:
+        Unsuitable: there is none.
+    """
+    *roomy, last = _fitting(offers, probe.subject.symmetry)
+    for offer in roomy:
+        with suppress(Unsuitable):
+            return CompiledSearch(probe.subject, bounds, probe.compare_every, engine, offer)
+    return CompiledSearch(probe.subject, bounds, probe.compare_every, engine, last)
+
+
+def _fitting(offers: Sequence[tuple[Range, ...]], symmetry: Symmetry) -> Sequence[tuple[Range, ...]]:
+    """Those offers, roomiest first, that take the fewest words; the last, if none fits."""
     words = [packing.words(offer, symmetry) for offer in offers]
     fewest = min((count for count in words if count), default=None)
-    return offers[-1] if fewest is None else offers[words.index(fewest)]
+    return offers[-1:] if fewest is None else [one for one, count in zip(offers, words, strict=True) if count == fewest]
 
 
 class CompiledSearch(Search):
@@ -232,6 +245,8 @@ def _engine(name: str, program: Program) -> Engine:
         from .vector_engine import VectorEngine
 
         return VectorEngine(program)
-    from .native_engine import NativeEngine  # here: without numba there is NumPy
-
+    try:
+        from .native_engine import NativeEngine  # here: without numba there is NumPy
+    except ImportError as missing:
+        raise EnvironmentFault(f"engine {name} needs {missing.name}: pip install 'deadreckon[fast]'") from missing
     return NativeEngine(program, program.digest().hexdigest())
