@@ -311,7 +311,10 @@ def test_memory_that_is_too_little_is_no_success(run: Run, lamps: str) -> None:
     """What was not decided within the memory is unknown, with exit code 2, and the reason is told."""
     ended = check(run, f"{lamps}:lamp", "--explorer", "numpy", "--memory", "1", "--no-defects")
     assert ended.code == 2
-    assert "more than 1 MB of memory" in ended.out + ended.err
+    assert "more than 1 MB of memory (--memory gives it more); replay: " in ended.err
+    replays = [line.partition("replay: ")[2] for line in ended.err.splitlines() if "replay: " in line]
+    assert replays
+    assert all("--explorer numpy --memory 1" in replay for replay in replays)
 
 
 @pytest.mark.parametrize(

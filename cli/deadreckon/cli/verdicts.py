@@ -198,7 +198,13 @@ class _Reporter:
             options += ("--depth", str(self.plan.depth))
         if engine != EXPLORE and self.plan.seconds is not None:
             options += ("--seconds", f"{self.plan.seconds:g}")
-        return options
+        return (*options, *self.exploring()) if engine in (EXPLORE, DEFECT) else options
+
+    def exploring(self) -> tuple[str, ...]:
+        """What was asked of exploration, where it is not the default."""
+        plan, usual = self.plan, Plan()
+        options = () if plan.explorer == usual.explorer else ("--explorer", plan.explorer)
+        return options if plan.megabytes == usual.megabytes else (*options, "--memory", str(plan.megabytes))
 
     def bound_options(self) -> Iterator[str]:
         yield from (f"--bound {shlex.quote(bound)}" for bound in told(own(self.machine, self.plan.bounds)))
@@ -234,7 +240,8 @@ class _Reporter:
             if one.rule.kind is Kind.EVENTUALLY and not any(scope.liveness for scope in self.machine.scopes):
                 return "no scope judges liveness: declare one with liveness=True"
             stopped = (f"scope {scope.scope} stopped at {scope.stopped}" for scope in scopes if scope.stopped)
-            return "; ".join(stopped) or "not decided"
+            text = "; ".join(stopped) or "not decided"
+            return f"{text} (--memory gives it more)" if "of memory" in text else text
         if one.story is None:
             return f"never reached in any scope: {one.rule.sentence}"
         return f"{one.story.last}, in scope {one.story.scope}: not '{one.rule.sentence}'"
@@ -264,7 +271,7 @@ class _Reporter:
             if survives
             else f"rule {defect.rule}: {defect.detail or 'not decided'}"
         )
-        bounds = "".join(f" {option}" for option in self.bound_options())
+        bounds = "".join(f" {option}" for option in (*self.exploring(), *self.bound_options()))
         command = f"deadreckon defects {shlex.quote(self.reference)} {shlex.quote(defect.name)}{bounds}"
         verdict = VIOLATED if survives else UNKNOWN
         yield Failure(self.machine.name, f"variant {defect.name}", DEFECT, verdict, text, command)

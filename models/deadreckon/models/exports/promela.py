@@ -96,7 +96,7 @@ class _Document:
             *self._horizons(),
         )
         yield from commented(
-            f"Written by deadreckon show {machine.name} --format promela --scope {scope.name}. To check it:",
+            f"Written by deadreckon from the traced table of the machine {machine.name}, scope {scope.name}. To check it:",
             "",
             f"spin -a {name}.pml",
             "cc -O2 -DSAFETY -DNOREDUCE -DMEMLIM=8000 -o pan pan.c",
