@@ -136,3 +136,14 @@ def test_a_part_of_another_class_is_refused() -> None:
         relation(
             Machine("whole", "x", Whole, (whole,), (action(exchanged),), (), (scope("s", why="w", within=any_whole),))
         )
+
+
+def nothing_at_all() -> Couple:
+    return Couple((), ())
+
+
+def test_a_state_without_a_field_is_refused() -> None:
+    """There would be one state, and nothing to say of it."""
+    scopes = (scope("s", why="w", within=any_pair),)
+    with pytest.raises(SpecError, match="the state of machine nothing has no field"):
+        relation(Machine("nothing", "x", Couple, (nothing_at_all,), (action(kept),), (), scopes))

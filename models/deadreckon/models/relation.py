@@ -108,6 +108,8 @@ class _Builder:
         self.policy_layout = Layout(policy, "policy")
         self.layout = Layout((example, machine.ghost() if machine.ghost else None))
         self.layout.fields = tuple(attrs.evolve(field, path=_readable(field.path)) for field in self.layout.fields)
+        if not self.layout.fields:
+            raise SpecError(f"the state of machine {machine.name} has no field", instead="give it one that changes")
         self.policy_leaves = tuple(ir.var(field.path, field.sort) for field in self.policy_layout.fields)
         self.state_leaves = tuple(ir.var(field.path, field.sort) for field in self.layout.fields)
         names = [str(leaf) for leaf in (*self.policy_leaves, *self.state_leaves)]
