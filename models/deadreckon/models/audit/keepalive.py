@@ -15,20 +15,18 @@ What is taken over from the log
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import ClassVar, Final, cast
+from typing import ClassVar, cast
 
 import attrs
 
-from deadreckon.spec.keepalive_state import NEVER, KeepalivePolicy, Pass, rungs_of
+from deadreckon.spec.keepalive_state import NEVER, KeepalivePolicy, rungs_of
 from deadreckon.spec.machines import keepalive
 
+from . import keepalive_moves as by
 from .code import Use
-from .moves import Blame, Key, Malformed, Move, Put, See, do, given, given_not, see
+from .keepalive_moves import DUE, SLOTS
+from .moves import Blame, Key, Malformed, Move
 from .words import Entity, Line, Reader, Words, instant_of, text_of, whole_number
-
-SLOTS: Final = (0, 1)
-LONG_AGO_MS: Final = -(10**12)
-DUE: Final = ("record.armed_at_ms", "alarm_at_ms")
 
 
 @attrs.define
@@ -199,117 +197,20 @@ class KeepaliveWords(Words):
     # Moves.
 
     def moves(self, key: Key) -> Iterable[Move]:
-        """The moves that may have written a line with this key: a revival that was begun has its own line first."""
-        if key[0] in ("revived", "died", "adopted", "reported"):
-            yield from self._moves(key)
-        else:
-            yield from ((given_not("reviving", Pass.RECORDED), *move) for move in self._moves(key))
-
-    def _moves(self, key: Key) -> Iterator[Move]:
-        match key:
-            case ("adopted", int(revivals), int(evidence_at)):
-                yield _midway(revivals, evidence_at)
-            case ("tracked", bool(recovering)):
-                yield from ((do("track", slot=slot, obliges=True),) for slot in SLOTS)
-                busy = (given_not(_running(slot), NEVER) for slot in SLOTS)
-                yield tuple(busy)  # a third work at once: the others are looked after as it would be
-                if recovering:
-                    yield from ((given_not(_running(slot), NEVER),) for slot in SLOTS)
-            case ("settled", bool(well), bool(recovering), bool(all_at_once)):
-                action = "settle" if well else "settle_failed"
-                yield from ((do(action, slot=slot),) for slot in SLOTS)
-                if recovering:  # what a revival takes up may be less than is followed, or more
-                    yield tuple(given(_running(slot), NEVER) for slot in SLOTS)
-                if all_at_once:
-                    yield tuple(do(action, slot=slot) for slot in SLOTS)
-            case ("armed", int(due_ms), *_):
-                yield _taken_over(due_ms)
-                yield (do("stray_fire"), *_taken_over(due_ms))  # the look that armed it has no line of its own
-            case ("armed for a revival", int(due_ms), int(rungs), int(jitter_ms)):
-                yield (See("record.revivals", None, rungs, given=True), *_taken_over(due_ms))
-                level = See("record.armed_at_ms", due_ms - jitter_ms, due_ms)
-                yield (See("record.revivals", rungs + 1, None, given=True), level, *_taken_over(due_ms))
-            case ("armed too late", int(due_ms), *_):  # that of the revival; any other is one like others
-                yield (given_not("record.armed_at_ms", due_ms), *_taken_over(due_ms))
-                yield (given("record.armed_at_ms", due_ms), do("arm"))
-            case ("armed after a reset", int(due_ms), *_):
-                yield (See("record.armed_at_ms", due_ms, None), *_taken_over(due_ms))
-                yield (given("record.armed_at_ms", NEVER), *_taken_over(due_ms))
-            case ("fired",):
-                for ahead in _perhaps_dead():
-                    yield (*ahead, do("fire", jitter_ms=0))
-                yield (do("stray_fire"),)
-                yield (given("alive", False), do("boot"))
-            case ("revived", int(number), _):
-                counted = (see("reviving", Pass.RECORDED), see("record.revivals", number))
-                yield (given("reviving", Pass.RECORDED), see("record.revivals", number), do("arm"))
-                for ahead in _perhaps_dead():
-                    yield (*ahead, do("fire", jitter_ms=0), *counted, do("arm"))
-                yield (do("stray_fire"), *counted, do("arm"))
-            case ("succeeded",):
-                yield (do("succeed"),)
-                yield (do("act", slot=0), do("succeed"))
-            case ("failed",):
-                for ended in ((), (0,), (1,), SLOTS):
-                    yield (do("fail"), *(do("settle_failed", slot=slot) for slot in ended))
-                yield (given("reviving", Pass.IDLE), given("failed_seen", True))  # the look that found it hanging
-            case ("died", True):
-                yield (do("ask_to_stop"), do("end", code_zero=True))
-                yield (do("die"),)
-                yield (given("alive", False),)
-            case ("died", False):
-                yield (do("die"),)
-                yield (given("alive", False),)
-            case ("reported",):
-                yield (do("report"),)
-                for ahead in _perhaps_dead():  # before the line of the revival that brings the count there
-                    yield (*ahead, do("fire", jitter_ms=0), see("reviving", Pass.RECORDED), do("report"))
-            case _:
-                yield from _clears(key)
+        """The moves that may have written a line with this key."""
+        return by.moves(key)
 
     def hidden(self, absent: frozenset[str]) -> Iterable[Move]:
         """What a host does without a line."""
-        yield (do("boot"),)
-        yield from ((do("act", slot=slot),) for slot in SLOTS)
-        yield (do("stand_down"),)
-        if "count.cleared" in absent:
-            yield (given_not("record.revivals", 0), do("reset"))
-        if "revival.failed" in absent:
-            yield (do("fail"),)
-        if "plateau.reported" in absent:
-            yield (do("report"),)
+        return by.hidden(absent)
 
     def blames(self, key: Key) -> Iterable[Blame]:
-        """A revival whose number fell: the count was lost at the last death. An alarm: what armed it did."""
-        match key:
-            case ("revived", int(number), _):
-                lowered = (See("record.revivals", number, None, given=True), see("record.revivals", number - 1))
-                yield Blame(("died",), lowered, ("K5",))
-                yield Blame(("succeeded", "failed", "settled", "tracked"), lowered, ("K3",))
-            case ("armed for a revival", int(due_ms), *_):
-                yield Blame(("revived",), tuple(see(path, due_ms) for path in DUE), ("K4",))
+        """Earlier lines that did wrong."""
+        return by.blames(key)
 
     def suspects(self, key: Key) -> Iterable[tuple[Move, tuple[str, ...]]]:
-        """What did wrong, where a guard or another rule would be named for what follows from it."""
-        match key:
-            case ("cleared by a clean run",):  # at no look, or while something is in flight, or owed
-                counts = (given_not("record.revivals", 0), given_not("reviving", Pass.RECORDED))
-                yield (*counts, do("confirm")), ("K3",)
-                yield (given("clean_seen", True), do("confirm")), ("K3",)
-                yield (do("probe"), see("record.revivals", 0), see("record.armed_at_ms", NEVER)), ("K3", "K10")
-            case ("revived", int(number), int(at_ms)):
-                ahead = given("record.revivals", number - 1)
-                counted = (see("reviving", Pass.RECORDED), see("record.revivals", number))
-                early = (*_taken_over(at_ms), do("fire", jitter_ms=0), *counted)  # as if it had been armed for now
-                yield (ahead, *early), ("K2",)
-                yield (ahead, given_not("reviving", Pass.IDLE), *early), ("K8a",)
-                yield (ahead, given("alive", True), given("reviving", Pass.IDLE), do("stray_fire"), *counted), ("K8",)
-            case ("succeeded" | "failed",):  # before people were told
-                yield from (((do("act", slot=slot),), ("K9",)) for slot in SLOTS)
-            case ("reported",):
-                yield (do("report"),), ("K9",)
-            case ("armed after a reset", int(due_ms), *_):  # as if it were reset now, to this
-                yield (do("reset"), *(see(path, due_ms) for path in DUE)), ("K6",)
+        """What did wrong, where another rule would be named."""
+        return by.suspects(key)
 
     def options(self, entity: Entity, part: int) -> Iterator[tuple[str, Key]]:
         """The lines that might come next."""
@@ -335,51 +236,6 @@ class KeepaliveWords(Words):
                     f"alarm.armed (due_at {due_ms + entity.base_ms})",
                     (*entity.history[-1][2][:1], due_ms, *entity.history[-1][2][2:]),
                 )
-
-
-def _midway(revivals: int, evidence_at: int) -> Move:
-    """A host that was revived so often before its log begins: work is under way, and a look is due."""
-    leaves = {
-        "record.revivals": revivals,
-        "ghost.revivals": revivals,
-        "record.last_revival_at_ms": LONG_AGO_MS,
-        "ghost.started_at_ms": LONG_AGO_MS,
-        "reported_version": 1 if revivals >= evidence_at else NEVER,
-        "reported_epoch": 0 if revivals >= evidence_at else NEVER,
-    }
-    puts = (Put(path, value) for path, value in leaves.items())
-    return (do("boot"), *puts, do("track", slot=0, obliges=True), *_taken_over(0))
-
-
-def _clears(key: Key) -> Iterator[Move]:
-    """The count is cleared."""
-    cleared = see("record.revivals", 0)
-    match key:
-        case ("cleared by deploy", int(version)):
-            yield (do("deploy", version=version), do("boot"), cleared)
-        case ("cleared by hand",):
-            yield (do("reset"), cleared)
-        case ("cleared by a clean run",):
-            disarmed = see("record.armed_at_ms", NEVER)
-            yield (given("record.revivals", 0), given("record.armed_at_ms", NEVER))
-            yield (do("confirm"), cleared, disarmed)
-            yield (do("fire", jitter_ms=0), cleared, disarmed)
-            yield (do("stray_fire"), cleared, disarmed)
-        case ("cleared by another",):
-            yield (do("probe"), cleared)
-
-
-def _perhaps_dead() -> tuple[Move, ...]:
-    """What an alarm may find: the host as it was, or dead unseen."""
-    return (), (do("die"),)
-
-
-def _taken_over(due_ms: int) -> Move:
-    return tuple(Put(path, due_ms) for path in DUE)
-
-
-def _running(slot: int) -> str:
-    return f"running_since_ms[{slot}]"
 
 
 def truth(line: Line, field: str) -> bool:
