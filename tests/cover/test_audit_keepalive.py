@@ -162,6 +162,9 @@ GOOD = {
     "told before the revival has its line": story(
         DIES, *LOOP[:2], "80 alarm.fired", "80 plateau.reported", "80 revival.started n=3", "80 alarm.armed due=380"
     ),
+    "the alarm of a revival has its line first": story(
+        DIES, "10 alarm.fired", "10 alarm.armed due=20", "10 revival.started n=1", "11 revival.failed"
+    ),
     "another alarm after a revival that armed none in the log": story(
         DIES, "10 alarm.fired", "10 revival.started n=1", "11 revival.succeeded", "12 alarm.armed due=19"
     ),
@@ -231,6 +234,17 @@ BAD = {
         *LADDER, "5780 count.cleared by=hand", "5780 alarm.armed due=27380"
     ),
     "K8 at 5: an alarm that is not due": story(DIES, "5 alarm.fired", "5 revival.started n=1"),
+    "K3 at 10: the count falls after a success, and the host dies": story(
+        DIES,
+        revival(10, 1, 20, "11 revival.succeeded"),
+        "13 host.died asked=false",
+        "20 alarm.fired",
+        "20 revival.started n=1",
+    ),
+    "K4 at 26: a look at the plateau arms another distance": story(
+        *LADDER, "23780 alarm.fired", "23780 alarm.armed due=99999"
+    ),
+    "K11 at 25: nobody comes to the plateau": story(*LADDER, "9999999 log.ended"),
     "K9 at 30: nobody was told of the second loop": story(
         DIES,
         *LOOP,

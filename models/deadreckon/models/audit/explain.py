@@ -140,6 +140,8 @@ class _Explainer:
                     states = sorted(self._before(node, at_ms))[:STATES]
                     yield from self._read(states, _forced(move, blame.sees), (), at_ms, blame.rules)
                 return
+            if key[0] in blame.since:
+                return
 
     def _verdict(self, readings: list[Reading]) -> str:
         """The id of the rule that is broken, or of the guard that refused."""

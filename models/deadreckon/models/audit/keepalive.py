@@ -25,6 +25,7 @@ from deadreckon.spec.machines import keepalive
 from . import keepalive_moves as by
 from .code import Use
 from .keepalive_moves import DUE, SLOTS
+from .monitor import Node
 from .moves import Blame, Key, Malformed, Move
 from .words import Entity, Line, Reader, Words, instant_of, text_of, whole_number
 
@@ -129,7 +130,7 @@ class KeepaliveWords(Words):
         all_at_once = names.recovering and names.owed > len(SLOTS)
         names.owed -= well and names.owed > 0
         if not more:
-            self._step(entity, line, ("settled", well, names.recovering, all_at_once))
+            self._step(entity, line, ("settled" if well else "settled badly", names.recovering, all_at_once))
 
     def _armed(self, line: Line) -> None:
         due_at_ms = instant_of(line, "due_at")
@@ -212,13 +213,23 @@ class KeepaliveWords(Words):
         """What did wrong, where another rule would be named."""
         return by.suspects(key)
 
+    def owed_in(self, entity: Entity, node: Node, ended: bool) -> list[str]:
+        """Who was revived, owes work, and lets the next look pass by, may have died unseen: then nobody revives it (K11)."""
+        owed = super().owed_in(entity, node, ended)
+        if ended and owed:
+            at_ms = self.judged_at(entity, ended)
+            dead = entity.monitor.step(node, ("overlooked", at_ms), at_ms)
+            more = [] if dead is None else super().owed_in(entity, dead, ended)
+            owed = [id for id in entity.monitor.code.owed if id in owed or id in more]
+        return owed
+
     def options(self, entity: Entity, part: int) -> Iterator[tuple[str, Key]]:
         """The lines that might come next."""
         names = _names(entity)
         now_ms = entity.now_ms
         yield "work.tracked", ("tracked", False)
-        yield "work.settled (ok)", ("settled", True, names.recovering, False)
-        yield "work.settled (not ok)", ("settled", False, names.recovering, False)
+        yield "work.settled (ok)", ("settled", names.recovering, False)
+        yield "work.settled (not ok)", ("settled badly", names.recovering, False)
         yield "alarm.fired", ("fired",)
         highest = max(state[entity.monitor.code.index["record.revivals"]] for state in entity.nodes[part].states)
         yield from ((f"revival.started ({n})", ("revived", n, now_ms)) for n in range(1, highest + 2))

@@ -20,6 +20,9 @@ def moves(key: Key) -> Iterable[Move]:
         yield from _moves(key)
     else:
         yield from ((given_not("reviving", Pass.RECORDED), *move) for move in _moves(key))
+    match key:
+        case ("armed" | "armed too late", int(due_ms), int(rungs), int(jitter_ms)):
+            yield from _armed_first(due_ms, rungs, jitter_ms)
 
 
 def _moves(key: Key) -> Iterator[Move]:
@@ -32,8 +35,8 @@ def _moves(key: Key) -> Iterator[Move]:
             yield tuple(busy)  # a third work at once: the others are looked after as it would be
             if recovering:
                 yield from ((given_not(_running(slot), NEVER),) for slot in SLOTS)
-        case ("settled", bool(well), bool(recovering), bool(all_at_once)):
-            action = "settle" if well else "settle_failed"
+        case ("settled" | "settled badly" as how, bool(recovering), bool(all_at_once)):
+            action = "settle" if how == "settled" else "settle_failed"
             yield from ((do(action, slot=slot),) for slot in SLOTS)
             if recovering:  # what a revival takes up may be less than is followed, or more
                 yield tuple(given(_running(slot), NEVER) for slot in SLOTS)
@@ -77,6 +80,9 @@ def _moves(key: Key) -> Iterator[Move]:
         case ("died", False):
             yield (do("die"),)
             yield (given("alive", False),)
+        case ("overlooked", int(at_ms)):  # no line: a look was due by then, and nobody was there
+            due = See("record.armed_at_ms", NEVER + 1, at_ms, given=True)
+            yield (See("record.revivals", 1, None, given=True), due, do("die"))
         case ("reported",):
             yield (do("report"),)
             for ahead in _perhaps_dead():  # before the line of the revival that brings the count there
@@ -99,14 +105,20 @@ def hidden(absent: frozenset[str]) -> Iterable[Move]:
 
 
 def blames(key: Key) -> Iterable[Blame]:
-    """A revival whose number fell: the count was lost at the last death. An alarm: what armed it did."""
+    """A number that fell: something cleared the count since the revival before. An alarm: what armed it did."""
     match key:
-        case ("revived", int(number), _):
+        case ("revived", int(number), _) if number > 0:
             lowered = (See("record.revivals", number, None, given=True), see("record.revivals", number - 1))
-            yield Blame(("died",), lowered, ("K5",))
-            yield Blame(("succeeded", "failed", "settled", "tracked"), lowered, ("K3",))
+            for kinds, rule in (
+                (("succeeded", "settled"), "K3"),  # what looks like a reason to clear it
+                (("died",), "K5"),
+                (("failed", "settled badly", "tracked"), "K3"),
+            ):
+                yield Blame(kinds, lowered, (rule,), since=("revived",))
         case ("armed for a revival", int(due_ms), *_):
             yield Blame(("revived",), tuple(see(path, due_ms) for path in DUE), ("K4",))
+        case ("armed", int(due_ms), *_):
+            yield Blame(("fired",), tuple(see(path, due_ms) for path in DUE), ("K4",), last=True)
 
 
 def suspects(key: Key) -> Iterable[tuple[Move, tuple[str, ...]]]:
@@ -144,6 +156,16 @@ def _midway(revivals: int, evidence_at: int) -> Move:
     }
     puts = (Put(path, value) for path, value in leaves.items())
     return (do("boot"), *puts, do("track", slot=0, obliges=True), *_taken_over(0))
+
+
+def _armed_first(due_ms: int, rungs: int, jitter_ms: int) -> Iterator[Move]:
+    """The alarm of a revival whose own line comes after that of the alarm; what found the host dead may have no line."""
+    put = Put("record.armed_at_ms", due_ms)
+    armed = See("record.armed_at_ms", due_ms - jitter_ms, due_ms, given=True)
+    for ahead in ((), (do("die"), do("fire", jitter_ms=0))):
+        recorded = (*ahead, given("reviving", Pass.RECORDED))
+        yield (*recorded, See("record.revivals", None, rungs, given=True), put)
+        yield (*recorded, See("record.revivals", rungs + 1, None, given=True), armed, put)
 
 
 def _clears(key: Key) -> Iterator[Move]:

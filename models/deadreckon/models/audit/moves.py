@@ -68,13 +68,14 @@ class Blame:
     """Another reading of a line that fits nowhere: an earlier line, of one of these kinds of key, did wrong already.
 
     ``sees`` is what that earlier step then came to; ``rules`` are those that it may have broken (all, if there are none).
-    *last*: it can only be the step right before.
+    *last*: it can only be the step right before; *since*: it comes after the last one of these kinds.
     """
 
     kinds: tuple[str, ...]
     sees: tuple[See, ...]
     rules: tuple[str, ...] = ()
     last: bool = False
+    since: tuple[str, ...] = ()
 
 
 def number(value: int | Enum) -> int:
