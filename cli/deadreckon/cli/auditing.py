@@ -194,8 +194,8 @@ def explained(violation: Violation) -> Iterator[str]:
     )
     for refusal in violation.why.refusals:
         yield f"  refused: {refusal}"
-    for state in violation.why.states:
-        yield f"  the state before: {state}"
+    for at, state in enumerate(violation.why.states):
+        yield f"  or: {state}" if at else f"  the state before: {state}"
 
 
 def rules_table(report: Report) -> Table:
@@ -204,7 +204,7 @@ def rules_table(report: Report) -> Table:
     for name in ("machine", "rule"):
         table.add_column(name, no_wrap=True)
     table.add_column("entities", justify="right")
-    table.add_column("first")
+    table.add_column("first", overflow="fold")
     found: dict[tuple[str, str], list[Violation]] = {}
     for one in report.violations:
         found.setdefault((one.machine, one.rule), []).append(one)

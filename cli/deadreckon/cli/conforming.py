@@ -55,7 +55,13 @@ class Asked:
 @click.argument("machine")
 @click.argument("cmd", nargs=-1, required=True, metavar="-- CMD [ARG]...")
 @click.option("--scope", "scopes", multiple=True, metavar="NAME", help="Walk in this one; repeatable.  [default: all]")
-@click.option("--runs", type=click.IntRange(min=1), default=RUNS, show_default=True, help="Walks in each scope.")
+@click.option(
+    "--runs",
+    type=click.IntRange(min=1),
+    default=RUNS,
+    show_default=True,
+    help="Walks in each scope, not counting those that are given up on the way.",
+)
 @click.option(
     "--steps", type=click.IntRange(min=1), default=STEPS, show_default=True, help="Steps of each walk, at most."
 )

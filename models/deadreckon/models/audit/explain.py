@@ -90,7 +90,7 @@ class _Explainer:
             sentence,
             tuple(self._allowed()),
             tuple(itertools.islice(refusals, REFUSALS)),
-            tuple(self.lenient.words(state) for state in states[:SHOWN]),
+            tuple(self.lenient.words(states[:SHOWN])),
             tuple(self._shortest(rule)) if shrink else (),
         )
 

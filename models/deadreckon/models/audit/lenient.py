@@ -7,7 +7,7 @@ functions run here, with another ``require``, and its own rules judge.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum
 from typing import cast
 
@@ -97,11 +97,12 @@ class Lenient:
             rule.id: bool(rule.on) or self._signatures[rule.id].parts.count(machine.state) > 1 for rule in self.rules
         }
 
-    def words(self, state: Flat) -> str:
-        """A state, as what differs from the initial one."""
-        fields = zip(self.code.fields, state, self.code.initial, strict=True)
-        told = [f"{field.path} {field.words(value)}" for field, value, first in fields if value != first]
-        return ", ".join(told) or "nothing has happened"
+    def words(self, states: Sequence[Flat]) -> Iterator[str]:
+        """States: the first as what differs from the initial one, others as what differs from the first."""
+        for at, state in enumerate(states):
+            fields = zip(self.code.fields, state, states[0] if at else self.code.initial, strict=True)
+            told = ", ".join(f"{field.path} {field.words(value)}" for field, value, other in fields if value != other)
+            yield f"the same, but {told}" if at else told or "nothing has happened"
 
     def read(
         self, state: Flat, move: Move, leads: Iterable[Move], at_ms: int | None, only: tuple[str, ...] = ()
